@@ -55,5 +55,8 @@ string(TOUPPER "${GLOBALQ_ENABLE_EIGEN}" enable_eigen)
 if(enable_eigen STREQUAL "AUTO")
   find_package(Eigen3 3.4 QUIET NO_MODULE)
 elseif(GLOBALQ_ENABLE_EIGEN)
+  if(NOT baseline IN_LIST GLOBALQ_PARTS)
+    message(FATAL_ERROR "globalq: GLOBALQ_ENABLE_EIGEN: only the part baseline uses Eigen; add baseline to GLOBALQ_PARTS, or leave it AUTO")
+  endif()
   find_package(Eigen3 3.4 REQUIRED NO_MODULE PATH_SUFFIXES cmeel.prefix/share/eigen3/cmake) # where Python packages install it
 endif()

@@ -6,7 +6,8 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/globalq)
 
-install(TARGETS globalq globalq_part_train globalq_part_baseline globalq_part_model globalq_part_bench EXPORT globalqTargets FILE_SET HEADERS)
+list(TRANSFORM folders_with_targets PREPEND globalq_part_ OUTPUT_VARIABLE header_targets)
+install(TARGETS globalq ${header_targets} EXPORT globalqTargets FILE_SET HEADERS)
 install(EXPORT globalqTargets NAMESPACE globalq:: DESTINATION ${config_dir})
 set(GLOBALQ_WITH_COMPILED OFF)
 set(any_machine ARCH_INDEPENDENT)
@@ -43,6 +44,10 @@ if(TARGET globalq_eigen)
   install(TARGETS globalq_eigen EXPORT globalqEigenTargets)
   install(EXPORT globalqEigenTargets NAMESPACE globalq:: DESTINATION ${config_dir})
 endif()
+
+# advise is a program.
+set(GLOBALQ_PARTS_WITH_HEADERS ${GLOBALQ_PARTS})
+list(FILTER GLOBALQ_PARTS_WITH_HEADERS EXCLUDE REGEX "^advise$")
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/globalqConfig.cmake.in
                               ${PROJECT_BINARY_DIR}/globalqConfig.cmake INSTALL_DESTINATION ${config_dir})

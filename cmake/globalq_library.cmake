@@ -1,22 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 # The targets that users link: globalq::globalq or globalq::compiled; globalq::named, which uses the latter; globalq::train,
-# globalq::baseline, globalq::model, and globalq::bench, which needs Google Benchmark; and globalq::mpi, globalq::nccl and
-# globalq::eigen if they are enabled and found.
+# globalq::baseline and globalq::model if GLOBALQ_PARTS has them, and globalq::bench, which needs Google Benchmark; and globalq::mpi,
+# globalq::nccl and globalq::eigen if they are enabled and found.
 
 set(GLOBALQ_GENERATED_DIR ${PROJECT_BINARY_DIR}/include)
 configure_file(${PROJECT_SOURCE_DIR}/cmake/version.hpp.in ${GLOBALQ_GENERATED_DIR}/globalq/version.hpp @ONLY)
 file(GLOB_RECURSE GLOBALQ_HEADERS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/globalq/*.hpp)
+foreach(part IN LISTS GLOBALQ_ALL_PARTS)
+  if(NOT part IN_LIST GLOBALQ_PARTS)
+    list(FILTER GLOBALQ_HEADERS EXCLUDE REGEX "/${globalq_headers_of_${part}}")
+  endif()
+endforeach()
 
-# Parts with their own targets, which globalq.hpp does not include.
-set(GLOBALQ_PARTS train baseline model bench)
-foreach(part IN LISTS GLOBALQ_PARTS)
-  set(headers_${part} ${GLOBALQ_HEADERS})
-  list(FILTER headers_${part} INCLUDE REGEX "/globalq/${part}[./]")
+# Folders with targets of their own, which globalq.hpp does not include.
+set(folders_with_targets train baseline model bench)
+foreach(folder IN ITEMS baseline model)
+  if(NOT folder IN_LIST GLOBALQ_PARTS)
+    list(REMOVE_ITEM folders_with_targets ${folder})
+  endif()
 endforeach()
 set(headers ${GLOBALQ_HEADERS})
-set(headers_named ${GLOBALQ_HEADERS})
-list(FILTER headers_named INCLUDE REGEX "/globalq/named/")
-list(REMOVE_ITEM headers ${headers_train} ${headers_baseline} ${headers_model} ${headers_bench} ${headers_named})
+foreach(folder IN LISTS folders_with_targets ITEMS named)
+  set(headers_${folder} ${GLOBALQ_HEADERS})
+  list(FILTER headers_${folder} INCLUDE REGEX "/globalq/${folder}[./]")
+  list(REMOVE_ITEM headers ${headers_${folder}})
+endforeach()
 
 add_library(globalq INTERFACE)
 add_library(globalq::globalq ALIAS globalq)
@@ -32,12 +40,12 @@ target_sources(
             FILES
             ${headers}
             ${GLOBALQ_GENERATED_DIR}/globalq/version.hpp)
-foreach(part IN LISTS GLOBALQ_PARTS)
-  add_library(globalq_part_${part} INTERFACE)
-  add_library(globalq::${part} ALIAS globalq_part_${part})
-  set_target_properties(globalq_part_${part} PROPERTIES EXPORT_NAME ${part})
-  target_link_libraries(globalq_part_${part} INTERFACE globalq)
-  target_sources(globalq_part_${part} INTERFACE FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/include FILES ${headers_${part}})
+foreach(folder IN LISTS folders_with_targets)
+  add_library(globalq_part_${folder} INTERFACE)
+  add_library(globalq::${folder} ALIAS globalq_part_${folder})
+  set_target_properties(globalq_part_${folder} PROPERTIES EXPORT_NAME ${folder})
+  target_link_libraries(globalq_part_${folder} INTERFACE globalq)
+  target_sources(globalq_part_${folder} INTERFACE FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/include FILES ${headers_${folder}})
 endforeach()
 
 # The same library with all non-template code and the kernels of built-in policies compiled once. Optimized in every build type, so
@@ -64,45 +72,51 @@ if(CMAKE_BUILD_TYPE STREQUAL "Dev" OR GLOBALQ_SANITIZER OR SKBUILD)
 endif()
 target_link_libraries(globalq_named PUBLIC globalq_compiled globalq_part_train)
 target_sources(globalq_named PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/include FILES ${headers_named})
-# Chooses operators for a machine: part of libglobalq.so and of the program globalq_advise.
-file(GLOB GLOBALQ_ADVISE_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/advise/*.cpp)
-add_library(globalq_advisor STATIC EXCLUDE_FROM_ALL ${GLOBALQ_ADVISE_SOURCES})
-set_target_properties(
-  globalq_advisor PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON UNITY_BUILD ON)
-target_link_libraries(globalq_advisor PUBLIC globalq_named globalq_part_model)
-target_compile_options(globalq_advisor PRIVATE $<$<NOT:$<BOOL:${GLOBALQ_SANITIZER}>>:-O2> -ffp-contract=off -fno-fast-math)
-# The C interface, libglobalq.so: its users need no Kokkos, and it exports only the functions of globalq.h.
-file(GLOB GLOBALQ_C_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/c/*.cpp)
-add_library(globalq_c SHARED ${GLOBALQ_C_SOURCES})
-add_library(globalq::c ALIAS globalq_c)
-set_target_properties(
-  globalq_c
-  PROPERTIES EXPORT_NAME c
-             OUTPUT_NAME globalq
-             VERSION ${PROJECT_VERSION}
-             SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
-             CXX_VISIBILITY_PRESET hidden
-             VISIBILITY_INLINES_HIDDEN ON
-             UNITY_BUILD ON
-             UNITY_BUILD_BATCH_SIZE 4)
-target_link_libraries(globalq_c PRIVATE globalq_named globalq_advisor)
-target_compile_definitions(globalq_c PRIVATE GLOBALQ_BUILDS_C)
-target_compile_options(globalq_c PRIVATE ${globalq_optimization} -ffp-contract=off -fno-fast-math)
-target_link_libraries(globalq_c PRIVATE globalq_part_baseline) # and Eigen, if found, for PowerSGD
-target_sources(globalq_c PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/include FILES
-                                ${PROJECT_SOURCE_DIR}/include/globalq/c/globalq.h)
-if(NOT GLOBALQ_BUILD_C)
-  set_target_properties(globalq_c PROPERTIES EXCLUDE_FROM_ALL ON)
+if(advise IN_LIST GLOBALQ_PARTS)
+  # Chooses operators for a machine: part of libglobalq.so and of the program globalq_advise.
+  file(GLOB GLOBALQ_ADVISE_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/advise/*.cpp)
+  add_library(globalq_advisor STATIC EXCLUDE_FROM_ALL ${GLOBALQ_ADVISE_SOURCES})
+  set_target_properties(
+    globalq_advisor PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON UNITY_BUILD ON)
+  target_link_libraries(globalq_advisor PUBLIC globalq_named globalq_part_model)
+  target_compile_options(globalq_advisor PRIVATE $<$<NOT:$<BOOL:${GLOBALQ_SANITIZER}>>:-O2> -ffp-contract=off -fno-fast-math)
 endif()
-if(SKBUILD) # a wheel cannot contain symbolic links, and has only one version of the library
-  set_property(TARGET globalq_c PROPERTY VERSION)
-  set_property(TARGET globalq_c PROPERTY SOVERSION)
-  # libgcc stays shared: pthread_exit() unwinds with the system's, which cannot pass through frames of a second one
-  target_link_options(globalq_c PRIVATE -static-libstdc++)
-  install(TARGETS globalq_c LIBRARY DESTINATION globalq/lib COMPONENT python)
+if(GLOBALQ_WHOLE)
+  # The C interface, libglobalq.so: its users need no Kokkos, and it exports only the functions of globalq.h.
+  file(GLOB GLOBALQ_C_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/c/*.cpp)
+  add_library(globalq_c SHARED ${GLOBALQ_C_SOURCES})
+  add_library(globalq::c ALIAS globalq_c)
+  set_target_properties(
+    globalq_c
+    PROPERTIES EXPORT_NAME c
+               OUTPUT_NAME globalq
+               VERSION ${PROJECT_VERSION}
+               SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
+               CXX_VISIBILITY_PRESET hidden
+               VISIBILITY_INLINES_HIDDEN ON
+               UNITY_BUILD ON
+               UNITY_BUILD_BATCH_SIZE 4)
+  target_link_libraries(globalq_c PRIVATE globalq_named globalq_advisor)
+  target_compile_definitions(globalq_c PRIVATE GLOBALQ_BUILDS_C)
+  target_compile_options(globalq_c PRIVATE ${globalq_optimization} -ffp-contract=off -fno-fast-math)
+  target_link_libraries(globalq_c PRIVATE globalq_part_baseline) # and Eigen, if found, for PowerSGD
+  target_sources(globalq_c PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/include FILES
+                                  ${PROJECT_SOURCE_DIR}/include/globalq/c/globalq.h)
+  if(NOT GLOBALQ_BUILD_C)
+    set_target_properties(globalq_c PROPERTIES EXCLUDE_FROM_ALL ON)
+  endif()
+  if(SKBUILD) # a wheel cannot contain symbolic links, and has only one version of the library
+    set_property(TARGET globalq_c PROPERTY VERSION)
+    set_property(TARGET globalq_c PROPERTY SOVERSION)
+    # libgcc stays shared: pthread_exit() unwinds with the system's, which cannot pass through frames of a second one
+    target_link_options(globalq_c PRIVATE -static-libstdc++)
+    install(TARGETS globalq_c LIBRARY DESTINATION globalq/lib COMPONENT python)
+  endif()
+  target_link_options(globalq_c PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/src/c/globalq.map)
+  set_target_properties(globalq_c PROPERTIES LINK_DEPENDS ${PROJECT_SOURCE_DIR}/src/c/globalq.map)
+else()
+  message(STATUS "globalq: globalq::c is not built: it needs all parts")
 endif()
-target_link_options(globalq_c PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/src/c/globalq.map)
-set_target_properties(globalq_c PROPERTIES LINK_DEPENDS ${PROJECT_SOURCE_DIR}/src/c/globalq.map)
 # The parts of globalq::mpi and globalq::nccl are separate objects of the archive. The linker uses them only for programs with these
 # transports, so that other programs do not need MPI or NCCL.
 function(globalq_compile_transport name)
@@ -138,14 +152,18 @@ if(GLOBALQ_ENABLE_NCCL AND NCCL_FOUND AND TARGET CUDA::cudart)
   globalq_compile_transport(nccl)
 endif()
 
-if(GLOBALQ_ENABLE_EIGEN AND TARGET Eigen3::Eigen)
+if(GLOBALQ_ENABLE_EIGEN
+   AND TARGET Eigen3::Eigen
+   AND TARGET globalq_part_baseline)
   add_library(globalq_eigen INTERFACE)
   add_library(globalq::eigen ALIAS globalq_eigen)
   set_target_properties(globalq_eigen PROPERTIES EXPORT_NAME eigen)
   target_link_libraries(globalq_eigen INTERFACE globalq_part_baseline Eigen3::Eigen)
   # Kokkos distributes blocks over threads; Eigen must multiply each block on the calling thread.
   target_compile_definitions(globalq_eigen INTERFACE GLOBALQ_HAS_EIGEN EIGEN_DONT_PARALLELIZE)
-  target_link_libraries(globalq_c PRIVATE globalq_eigen)
-  # gcc 12 warns of a register that AVX-512 intrinsics, inlined into Eigen, leave undefined on purpose
-  target_compile_options(globalq_c PRIVATE "$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized;-Wno-uninitialized>")
+  if(TARGET globalq_c)
+    target_link_libraries(globalq_c PRIVATE globalq_eigen)
+    # gcc 12 warns of a register that AVX-512 intrinsics, inlined into Eigen, leave undefined on purpose
+    target_compile_options(globalq_c PRIVATE "$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized;-Wno-uninitialized>")
+  endif()
 endif()

@@ -8,6 +8,8 @@
 #   globalq_add_folders()
 #       one suite for each folder, of all *_test.cpp in it that no earlier call has named; *mpi_test.cpp form a separate
 #       suite, with MPI
+#   Both leave out files that include parts which this build does not have (globalq_parts.cmake), and, unless it has all parts, the folders
+#   bench, c and examples.
 #   globalq_computing(file...)
 #       optimizes files whose tests compute for seconds
 #   globalq_compile_apart(suite... file...)
@@ -120,6 +122,7 @@ function(globalq_add_suite name)
   set_property(GLOBAL APPEND PROPERTY GLOBALQ_NAMED_TESTS ${SUITE_SOURCES})
   set(tests ${SUITE_SOURCES})
   list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
+  _globalq_filter_for_parts(tests)
   _globalq_filter_for_sanitizer(tests)
   if(NOT tests)
     return()
@@ -184,6 +187,16 @@ function(_globalq_filter_for_sanitizer variable)
   set(${variable} ${files} PARENT_SCOPE)
 endfunction()
 
+# _globalq_filter_for_parts(VARIABLE): removes files that test parts which this build does not have
+function(_globalq_filter_for_parts variable)
+  set(files ${${variable}})
+  if(NOT GLOBALQ_WHOLE)
+    list(FILTER files EXCLUDE REGEX "^(bench|c|examples)/")
+    globalq_keep_configured(files)
+  endif()
+  set(${variable} ${files} PARENT_SCOPE)
+endfunction()
+
 function(globalq_computing)
   if(NOT GLOBALQ_SANITIZER)
     set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS -O1 SKIP_PRECOMPILE_HEADERS ON)
@@ -214,6 +227,7 @@ function(globalq_add_folders)
   list(FILTER files EXCLUDE REGEX "^cuda/")  # built by the preset cuda
   get_property(named GLOBAL PROPERTY GLOBALQ_NAMED_TESTS)
   list(REMOVE_ITEM files ${named})
+  _globalq_filter_for_parts(files)
   _globalq_filter_for_sanitizer(files)
   set(suites "")
   foreach(file IN LISTS files)

@@ -36,6 +36,9 @@ baseline model bench
 named
 """
 
+# The optional parts (cmake/globalq_parts.cmake), each with the other parts that it includes. Nothing else includes them.
+PARTS = {"train/adapt": (), "baseline": ("train/adapt", ), "model": ()}
+
 # Above the kernels there is none of Kokkos, but for what tells its views from other vectors.
 SCALARS = ("core", "random", "levels", "rounding", "wire", "reduce", "norm")
 VIEWS = "core/vector.hpp"
@@ -82,6 +85,8 @@ def problems_in(include_dir: pathlib.Path) -> list:
                 continue
             if not umbrella and other != folder and place.get(other, len(place)) >= place[folder]:
                 wrong.append(f"{name_here} includes {name}, and {other}{'/' if other in place else ''} is not above {folder}/")
+            elif not umbrella and other in PARTS and other != folder and other not in PARTS.get(folder, ()):
+                wrong.append(f"{name_here} includes {name}, and {other}/ is an optional part, which {folder}/ has to do without")
     return list(dict.fromkeys(wrong))
 
 
@@ -98,6 +103,8 @@ SAMPLES = (
     ("train.hpp", '#include "train/choice.hpp"\n', ("train/choice.hpp, which is no header of the library", )),
     ("transport/a.hpp", '#include "../../../src/source.hpp"\n', ("source.hpp, which is no header of the library", )),
     ("transport/a.hpp", '#include "../train.hpp"\n', ("train.hpp is not above transport/", )),
+    ("baseline/a.hpp", '#include "../train/adapt/choice.hpp"\n', ()),
+    ("named/a.hpp", '#include "../train/adapt/choice.hpp"\n', ("train/adapt/ is an optional part", )),
     ("levels/a.hpp", '#include "../wire/frame.hpp"\n', ("wire/ is not above levels/", )),
     ("levels/a.hpp", "#include <Kokkos_Core.hpp>\n", ("includes Kokkos", )),
     ("elsewhere/a.hpp", "", ("elsewhere/ has no place", )),
