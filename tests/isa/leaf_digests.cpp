@@ -10,16 +10,8 @@
 /// Needs neither Kokkos nor a test framework, so that it can be compiled for other machines and run in an emulator.
 
 #include <globalq/core/error.hpp>
+#include <globalq/kernel/host/built_in.hpp>
 #include <globalq/kernel/isa/set.hpp>
-#include <globalq/levels/exponential.hpp>
-#include <globalq/levels/table.hpp>
-#include <globalq/levels/uniform.hpp>
-#include <globalq/rounding/shared_draw.hpp>
-#include <globalq/rounding/stochastic.hpp>
-#include <globalq/wire/elias.hpp>
-#include <globalq/wire/huffman.hpp>
-#include <globalq/wire/packed.hpp>
-#include <globalq/wire/sparse.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -38,6 +30,7 @@ namespace {
 namespace gq = globalq;
 namespace kernel = gq::kernel;
 namespace isa = kernel::isa;
+namespace host = kernel::host;
 
 constexpr int most = kernel::piece_values;
 /// Around the widths of vectors, of tiles, and what loops are written for.
@@ -125,19 +118,23 @@ std::vector<double> magnitudes(int count) {
 /// Codes of runs of different lengths; whole tiles too, by the loop for them where a set has one.
 template <class Int, class Levels>
 void code(digests& all, std::string const& name, isa::leaf_set const& set,
-          isa::integer_set<Int> const& leaves, std::size_t kind, Levels const& levels, bool tiles) {
+          isa::integer_set<Int> const& leaves, Levels const& levels, bool tiles) {
+  constexpr std::size_t kind = host::built_in_levels::place<Levels>();
   gq::rounding::stochastic const stochastic{};
   gq::rounding::detail::shared_draw const shift{true, false}, nearest{false, true};
   struct {
     char const* name;
     void const* policy;
-    std::size_t words;
-  } const roundings[] = {{"stochastic", &stochastic, 0}, {"shift", &shift, 1}, {"nearest", &nearest, 1}};
+    bool shared;  // one word for all values
+  } const roundings[] = {
+      {"stochastic", &stochastic, false}, {"shift", &shift, true}, {"nearest", &nearest, true}};
+  constexpr std::size_t own_words = host::built_in_roundings::place<gq::rounding::stochastic>(),
+                        shared_word = host::built_in_roundings::place<gq::rounding::detail::shared_draw>();
   for (auto const& r : roundings) {
     generator next;
     hash h;
     inputs const x(next, 3.0F);
-    auto const leaf = leaves.coding[kind][r.words];
+    auto const leaf = leaves.coding[kind][r.shared ? shared_word : own_words];
     std::vector<std::uint32_t> words(most);
     std::vector<Int> out(most + 64);
     for (int count : counts) {
@@ -152,7 +149,7 @@ void code(digests& all, std::string const& name, isa::leaf_set const& set,
                         static_cast<std::uint32_t>(next())});
       leaf.encode(&levels, r.policy, runs.data(), static_cast<int>(runs.size()), words.data(), out.data());
       h.add(out.data(), static_cast<std::size_t>(count) * sizeof(Int));
-      if (!tiles || r.words != 0 || count % 256 != 0) continue;
+      if (!tiles || r.shared || count % 256 != 0) continue;
       // the codes of tiles, from their loop or from encode()
       for (gq::dtype type : {gq::dtype::float32, gq::dtype::float16, gq::dtype::bfloat16}) {
         std::vector<float> gains(16, levels.extent() / 2.5F), wide(most);
@@ -217,15 +214,18 @@ void codes(digests& all, std::string const& name, isa::leaf_set const& set,
   constexpr bool bytes = sizeof(Int) == 1;
   for (std::uint32_t s : {1U, 3U, 7U, 15U, 127U, 32767U, 1U << 20})
     if (bytes ? s <= 127 : (sizeof(Int) == 2 ? s <= 32767 : true))
-      code(all, name + ".uniform" + std::to_string(s), set, leaves, 0, gq::levels::uniform<>(s), bytes);
+      code(all, name + ".uniform" + std::to_string(s), set, leaves, gq::levels::uniform<>(s), bytes);
   for (std::uint32_t s : {3U, 8U, 60U})
-    code(all, name + ".exponential" + std::to_string(s), set, leaves, 1, gq::levels::exponential<>(s), bytes);
+    code(all, name + ".exponential" + std::to_string(s), set, leaves, gq::levels::exponential<>(s), bytes);
   for (int s : {1, 3, 7, 8, 15, 31, 63, 127})
     for (bool zero_free : {false, true}) {
       gq::levels::detail::level_table const table(magnitudes(s), zero_free, false);
-      code(all, name + (zero_free ? ".symmetric" : ".table") + std::to_string(s), set, leaves, 2, table,
+      code(all, name + (zero_free ? ".symmetric" : ".table") + std::to_string(s), set, leaves, table,
            bytes && table.has_lines());
     }
+  kernel::reduce_leaves<Int> const& adds = leaves.adding[host::built_in_reduces::place<gq::reduce::sum>()];
+  kernel::reduce_leaves<Int> const& adds_exponents =
+      leaves.adding[host::built_in_reduces::place<gq::reduce::exponential>()];
   generator next;
   hash sum, exponential, range;
   for (int count : counts) {
@@ -236,22 +236,22 @@ void codes(digests& all, std::string const& name, isa::leaf_set const& set,
     for (std::uint32_t& w : words)
       w = static_cast<std::uint32_t>(next()) & (next.below(4) == 0 ? 0xff00ff00U : ~0U);
     out = a;
-    leaves.adding[0].add(out.data(), b.data(), count, words.data(), out.data());  // in place
+    adds.add(out.data(), b.data(), count, words.data(), out.data());  // in place
     sum.add(out.data(), static_cast<std::size_t>(count) * sizeof(Int));
     out = b;
-    leaves.adding[1].add(a.data(), out.data(), count, words.data(), out.data());
+    adds_exponents.add(a.data(), out.data(), count, words.data(), out.data());
     exponential.add(out.data(), static_cast<std::size_t>(count) * sizeof(Int));
-    leaves.adding[0].add(a.data(), b.data(), count, words.data(), out.data());
+    adds.add(a.data(), b.data(), count, words.data(), out.data());
     sum.add(out.data(), static_cast<std::size_t>(count) * sizeof(Int));
-    leaves.adding[1].add(a.data(), b.data(), count, words.data(), out.data());
+    adds_exponents.add(a.data(), b.data(), count, words.data(), out.data());
     exponential.add(out.data(), static_cast<std::size_t>(count) * sizeof(Int));
     if (count % 256 == 0) {
       gq::random::stream const s{next(), 3, 1, gq::random::purpose::reduce};
-      if (leaves.adding[1].add_tiles != nullptr) {
-        leaves.adding[1].add_tiles(a.data(), b.data(), s, 9, count / 256, out.data(), 0);
+      if (adds_exponents.add_tiles != nullptr) {
+        adds_exponents.add_tiles(a.data(), b.data(), s, 9, count / 256, out.data(), 0);
       } else {
         set.values.words(s, 9, count, words.data());
-        leaves.adding[1].add(a.data(), b.data(), count, words.data(), out.data());
+        adds_exponents.add(a.data(), b.data(), count, words.data(), out.data());
       }
       exponential.add(out.data(), static_cast<std::size_t>(count) * sizeof(Int));
     }
@@ -294,9 +294,9 @@ void packing(digests& all, isa::leaf_set const& set) {
 
 /// Blocks of codes, few and many of them zero, there and back; damaged bytes too.
 template <class Code>
-void blocks(digests& all, std::string const& name,
-            kernel::code_leaves<typename Code::code_type> const& leaf) {
+void blocks(digests& all, std::string const& name, isa::integer_set<typename Code::code_type> const& leaves) {
   using code_type = typename Code::code_type;
+  auto const& leaf = leaves.codes[host::built_in_codes<code_type>::template place<Code>()];
   constexpr int longest = gq::wire::block_values;
   Code const policy;
   generator next;
@@ -430,12 +430,12 @@ digests digests_of(isa::leaf_set const& set) {
   codes(all, "int16", set, set.int16);
   codes(all, "int32", set, set.int32);
   packing(all, set);
-  blocks<gq::wire::elias<std::int8_t>>(all, "elias8", set.int8.codes[0]);
-  blocks<gq::wire::elias<std::int16_t>>(all, "elias16", set.int16.codes[0]);
-  blocks<gq::wire::huffman<std::int8_t>>(all, "huffman8", set.int8.codes[1]);
-  blocks<gq::wire::huffman<std::int16_t>>(all, "huffman16", set.int16.codes[1]);
-  blocks<gq::wire::sparse<std::int8_t>>(all, "sparse8", set.int8.codes[2]);
-  blocks<gq::wire::sparse<std::int16_t>>(all, "sparse16", set.int16.codes[2]);
+  blocks<gq::wire::elias<std::int8_t>>(all, "elias8", set.int8);
+  blocks<gq::wire::elias<std::int16_t>>(all, "elias16", set.int16);
+  blocks<gq::wire::huffman<std::int8_t>>(all, "huffman8", set.int8);
+  blocks<gq::wire::huffman<std::int16_t>>(all, "huffman16", set.int16);
+  blocks<gq::wire::sparse<std::int8_t>>(all, "sparse8", set.int8);
+  blocks<gq::wire::sparse<std::int16_t>>(all, "sparse16", set.int16);
   values(all, set.values);
   halves<gq::float16>(all, set.values);
   halves<gq::bfloat16>(all, set.values);

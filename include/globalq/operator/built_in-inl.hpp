@@ -52,7 +52,11 @@ std::unique_ptr<operator_codec> make_code_at(kernel::host::policy_list<None, Cod
   return made;
 }
 
+}  // namespace GLOBALQ_ABI::detail
+
 #if defined(GLOBALQ_COMPILED)
+namespace GLOBALQ_ABI::detail {
+
 std::unique_ptr<operator_codec> make_built_in(composition_place which, void const* levels,
                                               void const* rounding, void const* wire,
                                               operator_facts const& facts, method how,
@@ -71,11 +75,9 @@ std::unique_ptr<operator_codec> make_built_in_code(int place, std::size_t code_b
     return make_code_at(built_in_codes<std::int8_t>{}, place, std::move(inner), code, facts, r, on);
   return make_code_at(built_in_codes<std::int16_t>{}, place, std::move(inner), code, facts, r, on);
 }
-#endif
 
 }  // namespace GLOBALQ_ABI::detail
 
-#if defined(GLOBALQ_COMPILED)
 namespace GLOBALQ_ABI::kernel::host {
 value_leaves const& leaves_of_values() { return isa::chosen().leaves().values; }
 }  // namespace GLOBALQ_ABI::kernel::host

@@ -15,11 +15,8 @@ namespace GLOBALQ_ABI::detail {
 
 using built_in_levels = kernel::host::built_in_levels;
 using built_in_roundings = kernel::host::built_in_roundings;
-/// Codes of any width, and in integers.
-#define GLOBALQ_BUILT_IN_TYPE(...) , __VA_ARGS__
-using built_in_wires = kernel::host::policy_list<void, wire::int8, wire::int16,
-                                                 wire::int32 GLOBALQ_BUILT_IN_WIDTHS(GLOBALQ_BUILT_IN_TYPE)>;
-#undef GLOBALQ_BUILT_IN_TYPE
+/// Codes in integers, and of any width.
+using built_in_wires = kernel::host::built_in_widths::after<wire::int8, wire::int16, wire::int32>;
 
 /// The place of a composition in the lists; of none if a number is -1.
 struct composition_place {

@@ -23,6 +23,10 @@ namespace GLOBALQ_ABI::kernel::host {
 /// Types in an order. The first argument only separates: a list of macros begins each entry with a comma.
 template <class, class... Policies>
 struct policy_list {
+  /// The same after others.
+  template <class... Others>
+  using after = policy_list<void, Others..., Policies...>;
+
   /// The place of a policy; -1 if it is not in the list.
   template <class Policy>
   static constexpr int place() {

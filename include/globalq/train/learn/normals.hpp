@@ -3,7 +3,6 @@
 /// @file
 /// @brief learn: statistics as a few normals: mean, deviation and norm of sampled buckets.
 
-#include "../../kernel/load_store.hpp"
 #include "histogram.hpp"
 #include "truncated_normal.hpp"
 
@@ -90,7 +89,8 @@ class normals {
 
  private:
   static normal_part part_of(const_vector x, std::uint64_t first, std::uint64_t last, double scale) {
-    constexpr int step = 256;
+    constexpr int step = kernel::piece_values;
+    kernel::value_leaves const& leaf = kernel::host::leaves_of_values();
     float buffer[step];
     int const loaded = norm::load_exponent(x.type, exponent_of(scale));
     double const scaled = scale * power_of_two(loaded);
@@ -98,7 +98,7 @@ class normals {
     double sum = 0, squares = 0;
     for (; first < last; first += step) {
       int const m = static_cast<int>(std::min<std::uint64_t>(step, last - first));
-      float const* z = kernel::load<step>(x, first, m, loaded, buffer);
+      float const* z = leaf.load(x, first, m, loaded, buffer);
       for (int i = 0; i < m; ++i) {
         double const v = static_cast<double>(z[i]) / scaled;
         sum += v;
