@@ -5,7 +5,7 @@
 #include "tests/support/compositions.hpp"
 
 #include <globalq/globalq.hpp>
-#include <globalq/operator/stream_vector_codec.hpp>
+#include <globalq/stream.hpp>
 
 namespace GLOBALQ_ABI {
 GLOBALQ_TEST_STREAMS_OF_INTEGERS(GLOBALQ_TEST_STREAM_CODEC);
