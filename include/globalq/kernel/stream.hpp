@@ -194,13 +194,15 @@ class stream_executor : public device_executor<Space> {
     return false;
   }
 
-  /// @param what  what the data is, for errors
+  /// @param count  values; 0: nothing is checked, because an empty vector may begin where an allocation ends
+  /// @param what   what the data is, for errors
   /// @throws configuration_error if data is on another device than the stream, or in host memory that it cannot access
   void expect_own_device([[maybe_unused]] char const* operation, [[maybe_unused]] void const* data,
+                         [[maybe_unused]] std::uint64_t count,
                          [[maybe_unused]] char const* what = "vector") const {
 #if defined(KOKKOS_ENABLE_CUDA) && defined(__CUDACC__)
     if constexpr (std::is_same_v<Space, Kokkos::Cuda>) {
-      if (data == nullptr) return;
+      if (data == nullptr || count == 0) return;
       cudaPointerAttributes of{};
       detail::expect_success(cudaPointerGetAttributes(&of, data), "cudaPointerGetAttributes");
       int accessible = 1;

@@ -253,8 +253,8 @@ class stream_vector_codec {
         (buckets * sizeof(norm::statistic) > statistics_memory_.capacity() ||
          !tree_.holds(length, facts_.bucket, facts_.q)))
       kernel::refuse_unprepared_capture(on_.operation());
-    on_.expect_own_device("stream_vector_codec", data);
-    on_.expect_own_device("stream_vector_codec", out.data());
+    on_.expect_own_device("stream_vector_codec", data, length);
+    on_.expect_own_device("stream_vector_codec", out.data(), out.size());
     begin({data, type}, {nullptr, type}, length, key, step, out.size());
     if (length == 0) return;
     segment const all{0, length};
@@ -303,8 +303,8 @@ class stream_vector_codec {
     bool const varies = codec_->head_bytes() != 0, cut = varies && in.size() < need;
     if (more == wire::checksum_bytes || (varies && more < wire::checksum_bytes))
       in = in.first(in.size() - more);
-    on_.expect_own_device("stream_vector_codec", data);
-    on_.expect_own_device("stream_vector_codec", in.data());
+    on_.expect_own_device("stream_vector_codec", data, length);
+    on_.expect_own_device("stream_vector_codec", in.data(), in.size());
     begin({nullptr, type}, {data, type}, length, key, step, cut ? need : in.size());
     if (length == 0) return;
     if (std::uint64_t const buckets = buckets_of(length); facts_.fixed_scale > 0 && buckets > 1)
@@ -327,7 +327,7 @@ class stream_vector_codec {
       detail::fail<configuration_error>(
           {"globalq: stream_vector_codec: step ", key.step,
            " is above 2^48 - 1; count steps from 0 and change the seed instead"});
-    if (step.where != nullptr) on_.expect_own_device("stream_vector_codec", step.where, "step");
+    if (step.where != nullptr) on_.expect_own_device("stream_vector_codec", step.where, 1, "step");
     if (std::size_t const need = frame_bytes(length, x.type); bytes != need)
       detail::fail<configuration_error>({"globalq: stream_vector_codec: the frame has ", bytes,
                                          " bytes and needs ", need, "; pass frame_bytes() bytes"});

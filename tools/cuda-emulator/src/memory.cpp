@@ -69,6 +69,13 @@ range const& memory::find(uint64_t address, uint64_t bytes) const {
   return r;
 }
 
+bool memory::holds(uint64_t address) const {
+  auto const after = ranges_.upper_bound(address);
+  if (after == ranges_.begin()) return false;
+  range const& r = std::prev(after)->second;
+  return address < r.end && !r.freed();
+}
+
 void memory::write(uint64_t address, void const* from, uint64_t bytes) {
   if (bytes == 0) return;
   place const to = find(address, bytes).at(address);

@@ -77,6 +77,9 @@ class memory {
   /// @throws fault that names the nearest range.
   range const& find(uint64_t address, uint64_t bytes) const;
 
+  /// Whether an address lies in a range that is not freed.
+  bool holds(uint64_t address) const;
+
   /// Copies to and from the host, and fills; a copy to the host throws where a bit is undefined.
   /// @{
   void write(uint64_t address, void const* from, uint64_t bytes);

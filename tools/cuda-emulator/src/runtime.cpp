@@ -307,11 +307,13 @@ cudaError_t cudaMemPrefetchAsync(void const*, std::size_t, cudaMemLocation, unsi
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* to, void const* p) {
   return call(in_capture::allowed, [&](runtime& r, held&) {
     *to = {};
+    // where an allocation ends, nothing is registered
+    bool const there = on_device(p) && r.devices.at(device_of(address_of(p)))->bytes.holds(address_of(p));
     bool const pinned = is_pinned(r, p);
-    to->type = on_device(p) ? cudaMemoryTypeDevice : pinned ? cudaMemoryTypeHost : cudaMemoryTypeUnregistered;
-    to->device = on_device(p) ? static_cast<int>(device_of(address_of(p))) : current_device;
-    to->devicePointer = const_cast<void*>(on_device(p) || pinned ? p : nullptr);
-    to->hostPointer = const_cast<void*>(on_device(p) ? nullptr : p);
+    to->type = there ? cudaMemoryTypeDevice : pinned ? cudaMemoryTypeHost : cudaMemoryTypeUnregistered;
+    to->device = there ? static_cast<int>(device_of(address_of(p))) : current_device;
+    to->devicePointer = const_cast<void*>(there || pinned ? p : nullptr);
+    to->hostPointer = const_cast<void*>(there ? nullptr : p);
     return cudaSuccess;
   });
 }

@@ -336,6 +336,9 @@ TEST(Devices, have_memory_and_streams_of_their_own) {
   expect(cudaPointerGetAttributes(&of_b, b.get()));
   EXPECT_EQ(of_a.device, 0);
   EXPECT_EQ(of_b.device, 1);
+  EXPECT_EQ(of_b.type, cudaMemoryTypeDevice);
+  expect(cudaPointerGetAttributes(&of_b, b.get() + n));
+  EXPECT_EQ(of_b.type, cudaMemoryTypeUnregistered) << "where an allocation ends; so does an H200";
   int device = 0;
   expect(cudaStreamGetDevice(s, &device));
   EXPECT_EQ(device, 1);

@@ -149,9 +149,9 @@ class stream_call {
     partition const cut(length, schedule.parts(n), grain_of(setup_.facts), setup_.chunk_values());
     segment const written = schedule.writes(cut, workers_.rank());
     segment const brought = schedule.reads(cut, workers_.rank());
-    if (brought.count != 0) on_.expect_own_device(setup_.operation, at(x, brought.first).data);
-    if (step.where != nullptr) on_.expect_own_device(setup_.operation, step.where, "step");
-    if (written.count != 0) on_.expect_own_device(setup_.operation, at(y, written.first).data);
+    on_.expect_own_device(setup_.operation, at(x, brought.first).data, brought.count);
+    if (step.where != nullptr) on_.expect_own_device(setup_.operation, step.where, 1, "step");
+    on_.expect_own_device(setup_.operation, at(y, written.first).data, written.count);
     if (!known) settle();  // growing frees memory, for which CUDA waits without a deadline
     if (!known) on_.items(1, reset_state{state_});
     double* const bucket_scales = scales_memory_.get_values<double>(std::max<std::uint64_t>(buckets, 1));
