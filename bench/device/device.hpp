@@ -37,6 +37,13 @@ class in_turn {
       Kokkos::deep_copy(all_.back(), first);
     }
   }
+  /// As many others, with the same values. A copy shares memory.
+  in_turn others() const {
+    device<T> const another(Kokkos::view_alloc("one of several", Kokkos::WithoutInitializing),
+                            first().size());
+    Kokkos::deep_copy(another, first());
+    return in_turn(another);
+  }
   device<T> const& first() const { return all_.front(); }
   device<T> const& next() { return all_[at_ = (at_ + 1) % all_.size()]; }
   /// What next() returned last.
@@ -64,7 +71,7 @@ double against(benchmark::State& state, amount const& each, Kernel const& kernel
 /// @param bytes  read and written in a call
 template <class Kernel>
 double against_copy(benchmark::State& state, std::uint64_t n, std::uint64_t bytes, Kernel const& kernel) {
-  in_turn<unsigned char> from(device<unsigned char>("from", bytes / 2)), to(from.first());
+  in_turn<unsigned char> from(device<unsigned char>("from", bytes / 2)), to = from.others();
   space const stream;
   return against(state, {n, bytes}, kernel, [&] { Kokkos::deep_copy(stream, to.next(), from.next()); });
 }

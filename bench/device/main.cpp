@@ -331,7 +331,7 @@ void time_reduce(benchmark::State& state, std::uint64_t n, Operator const& op) {
 
 /// The floor of reduces.
 void time_plain_sum(benchmark::State& state, std::uint64_t n) {
-  in_turn<std::byte> a(device<std::byte>("a", n + 16)), b(a.first()), sum(a.first());
+  in_turn<std::byte> a(device<std::byte>("a", n + 16)), b = a.others(), sum = a.others();
   against_copy(state, n, 3 * n, [&] { launch(sum_of_codes(a.next(), b.next(), sum.next()), n); });
 }
 

@@ -39,7 +39,7 @@ void time_sparse(benchmark::State& state, std::uint64_t n, share of, direction w
   constexpr std::uint32_t max_code = 7;
   kernel::stream_executor<space> const on{space()};
   wire::stream_sparse<std::int8_t, space> coder(max_code);
-  in_turn<std::int8_t> codes(codes_there(n, of)), back(codes.first());
+  in_turn<std::int8_t> codes(codes_there(n, of)), back = codes.others();
   in_turn<std::byte> body(device<std::byte>("body", coder.capacity(n)));
   device<std::uint64_t> const bytes("bytes", 1);
   device<std::uint32_t> const faults("faults", 1);
