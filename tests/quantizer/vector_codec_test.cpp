@@ -94,6 +94,45 @@ TEST(VectorCodec, four_bits_of_a_wire_of_ones_own_are_packed_by_it) {
   for (std::size_t i = 0; i < x.size(); ++i) ASSERT_LE(std::fabs(x[i] - y[i]), 4.0F / 7 + 1e-5F) << i;
 }
 
+/// A byte for each code, and one more after eight.
+struct with_gaps {
+  using code_type = std::int8_t;
+  static constexpr char const* name = "with_gaps";
+  static constexpr std::byte mark{0x5a};
+  constexpr int bits() const { return 8; }
+  constexpr std::uint32_t largest_code(bool) const { return 127; }
+  constexpr std::uint64_t bytes(std::uint64_t n) const { return n + n / 8; }
+  constexpr std::uint8_t identifier() const { return 201; }
+  void pack(std::int8_t const* codes, int n, std::byte* out, bool) const {
+    for (int i = 0; i < n; ++i) {
+      *out++ = static_cast<std::byte>(codes[i]);
+      if (i % 8 == 7) *out++ = mark;
+    }
+  }
+  bool unpack(std::byte const* in, int n, std::int8_t* codes, bool) const {
+    bool bad = false;
+    for (int i = 0; i < n; ++i) {
+      codes[i] = static_cast<std::int8_t>(*in++);
+      if (i % 8 == 7) bad = bad || *in++ != mark;
+    }
+    return bad;
+  }
+};
+
+TEST(VectorCodec, a_wire_with_gaps_has_its_bytes_in_frames_and_plans) {
+  gq::quantizer const op{gq::norm::linf{}, gq::levels::uniform{50}, gq::rounding::stochastic{}, with_gaps{}};
+  gq::vector_codec codec{op, {}, gq::frame_checksum::none};
+  for (std::size_t n : {1U, 8U, 255U, 4096U, 5003U}) {
+    std::vector<float> const x = values(n);
+    std::vector<float> y(n);
+    codec.decode(encode(codec, x, {.seed = 1, .step = 2}), {.seed = 1, .step = 2}, y);
+    for (std::size_t i = 0; i < n; ++i) ASSERT_LE(std::fabs(x[i] - y[i]), 4.0F / 50 + 1e-5F) << i;
+    gq::plan const p = gq::plan_for(op, gq::schedule::allgather{}, 2, n);
+    EXPECT_EQ(codec.frame_bytes(n), 32 + n + n / 8);  // header and scale, codes
+    EXPECT_EQ(p.bits_per_value * static_cast<double>(n), 8.0 * static_cast<double>(16 + n + n / 8));
+  }
+}
+
 TEST(VectorCodec, the_mean_of_many_decodings_is_the_vector) {
   std::vector<float> const x = values(300);
   for (gq::any_quantizer const& op : operators()) {

@@ -5,7 +5,7 @@
 
 #include "../core/detail/compiled.hpp"
 #include "../operator/any_quantizer.hpp"
-#include "../operator/detail/tail_codec.hpp"
+#include "../operator/detail/frame_format.hpp"
 #include "../schedule/concept.hpp"
 #include "../schedule/detail/nodes.hpp"
 #include "../schedule/detail/piece_sizes.hpp"
@@ -45,49 +45,18 @@ namespace detail {
 class counting_codec final : public codec {
  public:
   counting_codec(operator_facts const& op, std::uint32_t levels, dtype type)
-      : op_(op), levels_(levels), type_(type) {}
+      : format_(op, levels), type_(type) {}
 
-  std::size_t frame_bytes(segment part, int) const override {
-    if (part.empty()) return 0;
-    if (op_.plain) return wire::header_bytes + 4 * part.count;
-    if (!op_.centered) return quantized_bytes(part);
-    std::uint64_t const last = part.first + part.count,
-                        midpoints =
-                            op_.center == 0 ? 1 : divide_up(last, op_.center) - part.first / op_.center;
-    return paired_codec::bytes(op_.most_bytes != nullptr, quantized_bytes(part), midpoints);
-  }
+  std::size_t frame_bytes(segment part, int) const override { return format_.bytes(part, type_); }
   void combine(segment, bool, std::span<source const>, std::span<std::byte>) override {}
   void finish(segment, std::span<source const>) override {}
   payload numbers(segment part, std::span<std::byte>) const override {
-    payload p;
-    p.count = part.count;
-    p.type = op_.plain ? payload::kind::float32
-                       : (op_.wire_bits == 8    ? payload::kind::int8
-                          : op_.wire_bits == 16 ? payload::kind::int16
-                                                : payload::kind::int32);
-    return p;
+    return {format_.numbers(), nullptr, part.count};
   }
   void declare(std::span<std::byte>, int) const override {}
 
  private:
-  /// Bytes without midpoints.
-  std::size_t quantized_bytes(segment part) const {
-    if (op_.plain_tail && part.count % op_.bucket != 0) {
-      std::uint64_t const tail = part.count % op_.bucket;
-      std::size_t const whole = tail == part.count ? 0 : quantized_bytes({part.first, part.count - tail});
-      return paired_codec::bytes(op_.most_bytes != nullptr, whole, tail);
-    }
-    std::uint64_t const scales = !op_.local ? 0 : (op_.bucket == 0 ? 1 : divide_up(part.count, op_.bucket));
-    if (op_.most_bytes != nullptr)
-      return wire::long_header_bytes + wire::scale_section(scales, op_.q.format(type_)) +
-             op_.most_bytes(part.count, levels_, op_.zero_free);
-    std::uint64_t const bits = static_cast<std::uint64_t>(op_.wire_bits);
-    return wire::header_bytes + wire::scale_section(scales, op_.q.format(type_)) + part.count / 8 * bits +
-           divide_up<std::uint64_t>(part.count % 8 * bits, 8);
-  }
-
-  operator_facts const& op_;
-  std::uint32_t levels_;
+  frame_format format_;
   dtype type_;
 };
 
@@ -95,7 +64,7 @@ class counting_codec final : public codec {
 class counting_sums final : public codec {
  public:
   std::size_t frame_bytes(segment part, int) const override {
-    return part.empty() ? 0 : wire::padded(wire::header_bytes + 4 * part.count);
+    return wire::padded(floats_format::bytes(part.count));
   }
   void combine(segment, bool, std::span<source const>, std::span<std::byte>) override {}
   void finish(segment, std::span<source const>) override {}

@@ -171,11 +171,7 @@ class centered_codec final : public paired_codec {
   }
 
  private:
-  halves cut(segment part) const override {
-    if (part.empty()) return {part, {}};
-    std::uint64_t const first = center_ == 0 ? 0 : part.first / center_;
-    return {part, {first, center_ == 0 ? 1 : divide_up(part.first + part.count, center_) - first}};
-  }
+  sections cut(segment part) const override { return with_midpoints(part, center_); }
 
   std::uint64_t center_;
   kernel::host_executor on_;

@@ -10,8 +10,8 @@
 #include "../../kernel/executor.hpp"
 #include "../../wire/coded.hpp"
 #include "../../wire/integer.hpp"
+#include "frame_format.hpp"
 #include "operator_codec.hpp"
-#include "resolve.hpp"
 
 #include <memory>
 #include <utility>
@@ -35,7 +35,7 @@ class coded_codec final : public operator_codec {
   /// @param inner  the codec of the same composition with inner_wire
   coded_codec(std::unique_ptr<operator_codec> inner, Code code, operator_facts const& facts,
               resolution const& r, kernel::host_executor const& on)
-      : inner_(std::move(inner)), body_(code, r.size, facts.zero_free), on_(on) {}
+      : inner_(std::move(inner)), format_(facts, r.size), body_(code, r.size, facts.zero_free), on_(on) {}
 
   void begin(call const& c) override {
     operator_codec::begin(c);
@@ -50,7 +50,7 @@ class coded_codec final : public operator_codec {
   }
 
   std::size_t frame_bytes(segment part, int /*terms*/) const override {
-    return part.empty() ? 0 : wire::long_header_bytes + scale_bytes_of(part) + body_.capacity(part.count);
+    return format_.bytes(part, call_.x.type);
   }
 
   void combine(segment part, bool own, std::span<source const> sources, std::span<std::byte> out) override {
@@ -93,9 +93,7 @@ class coded_codec final : public operator_codec {
   payload numbers(segment, std::span<std::byte>) const override { return {}; }
 
  private:
-  std::size_t scale_bytes_of(segment part) const {
-    return inner_->frame_bytes(part, 1) - wire::header_bytes - inner_wire::bytes(part.count);
-  }
+  std::size_t scale_bytes_of(segment part) const { return format_.scale_bytes(part, call_.x.type); }
 
   /// Room for the frame of the inner codec.
   std::span<std::byte> integers(segment part) { return own_.get(inner_->frame_bytes(part, 1)); }
@@ -141,6 +139,7 @@ class coded_codec final : public operator_codec {
   }
 
   std::unique_ptr<operator_codec> inner_;
+  coded_format format_;
   typename coded_body<Code>::type body_;
   kernel::host_executor on_;
   byte_buffer own_;

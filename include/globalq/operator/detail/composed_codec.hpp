@@ -32,31 +32,34 @@ class composed_codec final : public composition {
     std::byte* const scales = out.data() + wire::header_bytes;
     std::byte* const codes = scales + scale_bytes_of(part);
     bool const leaf = sources.empty();
-    if (leaf && local_) write_scales(o, part, scales, call_.bucket_scales.data() + first_bucket(part));
+    if (leaf && format_.local)
+      write_scales(o, part, scales, call_.bucket_scales.data() + format_.first_bucket(part));
     if (leaf || adds_codes()) {
       on_.values(part.count, kernel::host::add_codes<Int>{o, codes, leaf ? nullptr : reduce_leaves()});
     } else {
-      bool const fit = local_ && own_norm_ == nullptr && kernel::buckets_fit(bucket_);
+      bool const fit = format_.local && own_norm_ == nullptr && kernel::buckets_fit(format_.bucket);
       if (fit)
         std::memset(scales, 0, scale_bytes_of(part));
-      else if (local_ && own_norm_ != nullptr)
+      else if (format_.local && own_norm_ != nullptr)
         measure_own_sum(o, part, scales);
-      else if (local_)
+      else if (format_.local)
         measure_sum(o, part, scales);
-      on_.values(part.count, kernel::host::add_values<Int>{o, codes, scales, fit, q_});
+      on_.values(part.count, kernel::host::add_values<Int>{o, codes, scales, fit, format_.q});
     }
     check_codes(sources);
     wire::write_header(out, policies_.identifier, terms, part.count, traits());
   }
 
   bool encode_measured(segment all, std::span<double> bucket_scales, std::span<std::byte> out) override {
-    if (!local_ || own_norm_ != nullptr || !kernel::buckets_fit(bucket_) || all.empty()) return false;
+    if (!format_.local || own_norm_ != nullptr || !kernel::buckets_fit(format_.bucket) || all.empty())
+      return false;
     operands o = prepare(all, true, {}, 1);
     o.bucket_scales = bucket_scales.data();
     std::byte* const scales = out.data() + wire::header_bytes;
     std::byte* const codes = scales + scale_bytes_of(all);
     std::memset(out.data(), 0, wire::header_bytes + scale_bytes_of(all));
-    on_.values(all.count, kernel::host::encode_measured<Int>{{o, codes}, scales, bucket_scales.data(), q_});
+    on_.values(all.count,
+               kernel::host::encode_measured<Int>{{o, codes}, scales, bucket_scales.data(), format_.q});
     if ((faults_ & kernel::not_finite) != 0) return false;
     wire::write_header(out, policies_.identifier, 1, all.count, traits());
     return true;
@@ -80,8 +83,6 @@ class composed_codec final : public composition {
   }
 
  protected:
-  std::size_t code_bytes(std::uint64_t n) const override { return start_.bytes(n); }
-
   levels::detail::level_table* table() override { return held_->table; }
 
  private:
@@ -103,7 +104,7 @@ class composed_codec final : public composition {
     for (source const& s : sources) {
       std::size_t const bytes = frame_bytes(part, s.terms);
       wire::check_header(s, policies_.identifier, part.count, bytes, traits());
-      if (local_) check_scales(part, s, s.frame.data() + wire::header_bytes);
+      if (format_.local) check_scales(part, s, s.frame.data() + wire::header_bytes);
       views_.push_back(view_of(part, s));
     }
     operands o = start_;
@@ -116,15 +117,15 @@ class composed_codec final : public composition {
 
   /// Checks that received scales are finite and not negative.
   void check_scales(segment part, source const& s, std::byte const* scales) const {
-    if (q_.format(call_.x.type).in_a_byte()) {
-      for (std::uint64_t b = 0; b < scales_of(part); ++b)
+    if (format_.q.format(call_.x.type).in_a_byte()) {
+      for (std::uint64_t b = 0; b < format_.scales(part); ++b)
         if (std::to_integer<std::uint8_t>(scales[b]) > largest_scale_byte)
           fail<frame_error>({"globalq: decode: bad frame from worker ", s.worker, ": scale ", b,
                              " is not a number; the bytes were damaged"});
       return;
     }
     if (call_.x.type != dtype::float64) return;  // every word is a scale
-    for (std::uint64_t b = 0; b < scales_of(part); ++b) {
+    for (std::uint64_t b = 0; b < format_.scales(part); ++b) {
       double u = 0;
       std::memcpy(&u, scales + 8 * b, 8);
       if (bits_of(u) >= double_infinity)
@@ -137,13 +138,13 @@ class composed_codec final : public composition {
   GLOBALQ_CALLED void write_scales(operands const& o, segment part, std::byte* scales,
                                    double const* bucket_scales) const {
     std::memset(scales, 0, scale_bytes_of(part));
-    for (std::uint64_t b = first_bucket(part), end = b + scales_of(part); b < end; ++b)
+    for (std::uint64_t b = format_.first_bucket(part), end = b + format_.scales(part); b < end; ++b)
       o.write_scale(scales, b, *bucket_scales++);
   }
 
   /// For local norms: computes the norm of the sum for each bucket, and writes the scales.
   void measure_sum(operands const& o, segment part, std::byte* scales) {
-    statistics_.resize(scales_of(part));
+    statistics_.resize(format_.scales(part));
     auto const block = [&](std::uint64_t first, int count) {
       float values[norm::block_values];
       float sum[kernel::tile_values];
@@ -155,39 +156,40 @@ class composed_codec final : public composition {
                             to = std::min(end, r.first + static_cast<std::uint64_t>(r.count));
         for (std::uint64_t i = from; i < to; ++i) values[i - first] = sum[i - r.first];
       }
-      return o.by.leaf->statistic({values, dtype::float32}, 0, count, q_);
+      return o.by.leaf->statistic({values, dtype::float32}, 0, count, format_.q);
     };
-    norm::bucket_statistics(on_, part.count, bucket_, q_, block, statistics_, parts_);
+    norm::bucket_statistics(on_, part.count, format_.bucket, format_.q, block, statistics_, parts_);
     bucket_scales_.clear();
     for (norm::statistic const& s : statistics_)
-      bucket_scales_.push_back(
-          norm::local_scale(s, q_, call_.x.type, -o.reference(first_bucket(part) + bucket_scales_.size())));
+      bucket_scales_.push_back(norm::local_scale(
+          s, format_.q, call_.x.type, -o.reference(format_.first_bucket(part) + bucket_scales_.size())));
     write_scales(o, part, scales, bucket_scales_.data());
   }
 
   /// The same for a user-defined norm, which measures whole blocks of the sum.
   void measure_own_sum(operands const& o, segment part, std::byte* scales) {
     sums_.resize(part.count);
-    own_.resize(scales_of(part));
+    own_.resize(format_.scales(part));
     on_.items(divide_up<std::uint64_t>(part.count, kernel::tile_values), [&](std::uint64_t tile) {
       kernel::row const r = kernel::row_of<16>(tile, 0, 0, part.count);
       float sum[kernel::tile_values];
       o.accumulate(r, true, sum);
-      kernel::for_each_run(part.first + r.first, r.count, bucket_, [&](std::uint64_t b, int at, int count) {
-        double const bucket_scale = power_of_two(o.reference(b));
-        for (int i = at; i < at + count; ++i)
-          sums_[r.first + static_cast<std::uint64_t>(i)] = static_cast<double>(sum[i]) * bucket_scale;
-      });
+      kernel::for_each_run(
+          part.first + r.first, r.count, format_.bucket, [&](std::uint64_t b, int at, int count) {
+            double const bucket_scale = power_of_two(o.reference(b));
+            for (int i = at; i < at + count; ++i)
+              sums_[r.first + static_cast<std::uint64_t>(i)] = static_cast<double>(sum[i]) * bucket_scale;
+          });
     });
-    own_norm_->measure(on_, {sums_.data(), dtype::float64}, part.count, bucket_, own_, own_parts_);
+    own_norm_->measure(on_, {sums_.data(), dtype::float64}, part.count, format_.bucket, own_, own_parts_);
     bucket_scales_.clear();
     for (own_statistic const& s : own_) {
       own_scale scale = own_norm_->scale(s);
-      bucket_scales_.push_back(own_norm_->scale_of(scale, q_, call_.x.type, 0));
+      bucket_scales_.push_back(own_norm_->scale_of(scale, format_.q, call_.x.type, 0));
       if (bits_of(bucket_scales_.back()) < double_infinity) continue;
       faults_ |= kernel::no_scale;  // the call continues, because other workers wait for this frame
       scale.scale = scale.max();
-      bucket_scales_.back() = own_norm_->scale_of(scale, q_, call_.x.type, 0);
+      bucket_scales_.back() = own_norm_->scale_of(scale, format_.q, call_.x.type, 0);
     }
     write_scales(o, part, scales, bucket_scales_.data());
   }

@@ -7,8 +7,8 @@
 #include "../../levels/table.hpp"
 #include "../../levels/uniform.hpp"
 #include "../../rounding/shared_draw.hpp"
+#include "frame_format.hpp"
 #include "operator_codec.hpp"
-#include "resolve.hpp"
 
 namespace GLOBALQ_ABI::detail {
 
@@ -87,8 +87,7 @@ policy_facts policy_facts_of(Levels const& levels, Rounding const& rounding, Wir
 class composition : public operator_codec {
  public:
   std::size_t frame_bytes(segment part, int /*terms*/) const override {
-    if (part.empty()) return 0;
-    return wire::header_bytes + scale_bytes_of(part) + code_bytes(part.count);
+    return format_.bytes(part, call_.x.type);
   }
 
   void set_levels(levels::detail::level_table const& levels) override {
@@ -100,12 +99,12 @@ class composition : public operator_codec {
                                 number(own->size()) + (zero_free_ ? " without" : " with") +
                                 " zero; pass as many of the same kind, or construct a new operator");
     *own = levels;
-    policies_.hash = hash_of_codes(levels, policies_.shifts, bucket_, fixed_scale_, zero_free_);
+    policies_.hash = hash_of_codes(levels, policies_.shifts, format_.bucket, fixed_scale_, zero_free_);
   }
 
   wire::frame_traits traits() const override {
-    scale_format const form = q_.format(call_.x.type);
-    return wire::traits_of(local_ ? &form : nullptr,
+    scale_format const form = format_.q.format(call_.x.type);
+    return wire::traits_of(format_.local ? &form : nullptr,
                            hash(policies_.hash, std::uint64_t{bits_of(form.quantum)}));
   }
 
@@ -123,27 +122,16 @@ class composition : public operator_codec {
  protected:
   composition(policy_facts const& policies, operator_facts const& facts, method how)
       : how_(how),
-        bucket_(facts.bucket),
-        q_(facts.q),
-        local_(facts.local),
+        format_(facts),
         zero_free_(facts.zero_free),
         fixed_scale_(facts.fixed_scale),
         own_norm_(facts.own_norm),
         policies_(policies) {}
 
-  /// Bytes of @p n codes in a frame.
-  virtual std::size_t code_bytes(std::uint64_t n) const = 0;
-
   /// The levels, if they are a table; else null.
   virtual levels::detail::level_table* table() = 0;
 
-  std::uint64_t scales_of(segment part) const {
-    return !local_ ? 0 : (bucket_ == 0 ? 1 : divide_up(part.count, bucket_));
-  }
-  std::size_t scale_bytes_of(segment part) const {
-    return wire::scale_section(scales_of(part), q_.format(call_.x.type));
-  }
-  std::uint64_t first_bucket(segment part) const { return bucket_ == 0 ? 0 : part.first / bucket_; }
+  std::size_t scale_bytes_of(segment part) const { return format_.scale_bytes(part, call_.x.type); }
 
   /// The kernels' view of a frame, without checking it.
   kernel::source_view view_of(segment part, source const& s) const {
@@ -162,11 +150,11 @@ class composition : public operator_codec {
     o.x = call_.x;
     o.first = part.first;
     o.count = part.count;
-    o.bucket = bucket_;
+    o.bucket = format_.bucket;
     o.bucket_scales = call_.bucket_scales.data();
-    o.scale_form = q_.format(call_.x.type);
+    o.scale_form = format_.q.format(call_.x.type);
     o.wide = call_.wide;
-    o.local = local_;
+    o.local = format_.local;
     o.zero_free = zero_free_;
     o.summed = adds_codes();
     o.codes_add = how_ == method::sum;
@@ -182,9 +170,7 @@ class composition : public operator_codec {
   }
 
   method how_;
-  std::uint64_t bucket_;
-  norm::order q_;
-  bool local_;
+  codes_format format_;
   bool zero_free_;
   double fixed_scale_;
   std::shared_ptr<detail::own_norm const> own_norm_;

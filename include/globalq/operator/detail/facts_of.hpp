@@ -99,6 +99,8 @@ operator_facts facts_of(quantizer<N, L, R, W, Op> const& op) {
   } else {
     f.largest_code = op.wire.largest_code(f.zero_free);
     f.wire_bits = op.wire.bits();
+    if constexpr (!without_gaps<W>())
+      f.wire_bytes = [wire = op.wire](std::uint64_t count) -> std::uint64_t { return wire.bytes(count); };
   }
   if constexpr (std::is_same_v<Op, reduce::sum>) f.reduce = request::sum;
   if constexpr (std::is_same_v<Op, reduce::exponential>) f.reduce = request::exponential;

@@ -26,14 +26,6 @@ class paired_codec : public operator_codec {
   paired_codec(std::unique_ptr<operator_codec> quantized, kernel::host_executor const& on)
       : quantized_(std::move(quantized)), plain_(on) {}
 
-  /// Bytes of a frame with float32 numbers.
-  /// @param differ     whether frames of the operator vary in length
-  /// @param quantized  bytes of its frame
-  static std::size_t bytes(bool differ, std::size_t quantized, std::uint64_t plain) {
-    return (differ ? wire::long_header_bytes : 0) + wire::padded(quantized) + wire::header_bytes +
-           plain * sizeof(float);
-  }
-
   void set_levels(levels::detail::level_table const& levels) override { quantized_->set_levels(levels); }
 
   std::size_t head_bytes() const override { return quantized_->head_bytes(); }
@@ -43,9 +35,8 @@ class paired_codec : public operator_codec {
   }
 
   std::size_t frame_bytes(segment part, int terms) const override {
-    auto const [quantized, plain] = cut(part);
-    std::size_t const first = quantized_->frame_bytes(quantized, terms);
-    return plain.empty() ? first : bytes(head_bytes() != 0, first, plain.count);
+    sections const all = cut(part);
+    return all.bytes(head_bytes() != 0, quantized_->frame_bytes(all.values, terms));
   }
 
   void combine(segment part, bool own, std::span<source const> sources, std::span<std::byte> out) override {
@@ -88,11 +79,8 @@ class paired_codec : public operator_codec {
   payload numbers(segment, std::span<std::byte>) const override { return {}; }
 
  protected:
-  /// The parts of a segment: values of the operator's codec, numbers of the float32 codec.
-  struct halves {
-    segment quantized, plain;
-  };
-  virtual halves cut(segment part) const = 0;
+  /// The sections of a segment's frame.
+  virtual sections cut(segment part) const = 0;
 
   /// Begins a call of both codecs.
   /// @param plain  the call of the float32 numbers
@@ -115,8 +103,8 @@ class paired_codec : public operator_codec {
     for (source const& s : sources) {
       std::size_t at = 0;
       if (head_bytes() != 0) {
-        std::size_t const length =
-            wire::read_length(s.frame, s.worker, bytes(true, 0, plain.count), frame_bytes(part, s.terms));
+        std::size_t const length = wire::read_length(s.frame, s.worker, sections{{}, plain}.bytes(true, 0),
+                                                     frame_bytes(part, s.terms));
         wire::check_header(s, several, part.count, length);
         at = wire::long_header_bytes;
       }

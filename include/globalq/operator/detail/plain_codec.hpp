@@ -5,6 +5,7 @@
 
 #include "../../kernel/host/value_leaves.hpp"
 #include "../../kernel/plain.hpp"
+#include "frame_format.hpp"
 #include "operator_codec.hpp"
 
 namespace GLOBALQ_ABI::detail {
@@ -14,7 +15,7 @@ class plain_frames : public operator_codec {
  public:
   /// Values travel as x / divisor, where divisor is a power of two: 1 unless the sum of all workers would overflow.
   std::size_t frame_bytes(segment part, int /*terms*/) const override {
-    return part.empty() ? 0 : wire::header_bytes + part.count * sizeof(float);
+    return floats_format::bytes(part.count);
   }
 
   payload numbers(segment part, std::span<std::byte> frame) const override {

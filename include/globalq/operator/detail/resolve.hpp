@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -114,6 +115,8 @@ struct operator_facts {
   bool integer_wire = false;
   std::uint32_t largest_code = 0;
   int wire_bits = 0;  ///< of a code; if frames vary in length, of its integer in memory
+  /// The bytes of count codes of a wire with gaps, where they are not ceil(count * wire_bits / 8); else empty.
+  std::function<std::uint64_t(std::uint64_t count)> wire_bytes;
   /// The most bytes of count codes, if frames vary in length; else null.
   std::size_t (*most_bytes)(std::uint64_t count, std::uint32_t largest, bool zero_free) = nullptr;
   std::string wire;

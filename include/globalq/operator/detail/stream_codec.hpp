@@ -97,12 +97,9 @@ struct write_sums {
 template <class Levels, class Rounding, class Wire, class Space, class Reduce = void>
 class stream_codec final : public composition {
   using base = composition;
-  using base::bucket_;
   using base::call_;
-  using base::local_;
-  using base::q_;
+  using base::format_;
   using base::scale_bytes_of;
-  using base::scales_of;
   using operands = kernel::device::operands<kernel::device::levels_on_device<Levels>, Rounding, Wire>;
 
  public:
@@ -119,7 +116,7 @@ class stream_codec final : public composition {
   void begin(call const& c) override {
     base::begin(c);
     made_.clear();
-    if (!c.settled && bucket_ == 0)
+    if (!c.settled && format_.bucket == 0)
       on_.items(1, settle_scales{c.agreed, c.bucket_scales.data(), c.x.type, extent(), c.workers});
   }
 
@@ -137,8 +134,8 @@ class stream_codec final : public composition {
     std::byte* const scales = out.data() + wire::header_bytes;
     std::byte* const codes = scales + scale_bytes_of(part);
     bool const leaf = sources.empty();
-    if (leaf && local_ && !call_.scales_written)
-      enqueue_scales(write_scales<operands>{o, scales, base::first_bucket(part), scales_of(part)});
+    if (leaf && format_.local && !call_.scales_written)
+      enqueue_scales(write_scales<operands>{o, scales, format_.first_bucket(part), format_.scales(part)});
     if (leaf || base::adds_codes()) {
       auto const enqueue_with = [&]<class Op>(Op) {
         enqueue(o, part, out.data(), terms, kernel::device::add_codes<operands, Op>{o, codes});
@@ -151,7 +148,7 @@ class stream_codec final : public composition {
     } else if (measures(call_.x.type)) {
       launch_measured<true>(o, terms, one_piece(part, out.data()), nullptr, nullptr);
     } else {
-      if (local_) measure_sum(o, part, scales);
+      if (format_.local) measure_sum(o, part, scales);
       enqueue(o, part, out.data(), terms, kernel::device::add_values<operands>{o, codes, scales});
     }
   }
@@ -161,7 +158,7 @@ class stream_codec final : public composition {
   bool batches() const override { return true; }
 
   void encode_all(std::span<unsent const> all) override {
-    if (local_) return base::encode_all(all);  // other launches write the scales
+    if (format_.local) return base::encode_all(all);  // other launches write the scales
     for_batches(all, [&](batch& b, std::span<unsent const> some) {
       for (int p = 0; p < b.pieces.count; ++p) b.pieces.all[p].frame = some[p].frame.data();
       operands const o = prepare(b.whole, true, {}, 1);
@@ -171,7 +168,8 @@ class stream_codec final : public composition {
   }
 
   void finish_all(std::span<arrived const> all) override {
-    if (local_ && !q_.format(call_.x.type).in_a_word()) return base::finish_all(all);  // checks scales first
+    if (format_.local && !format_.q.format(call_.x.type).in_a_word())
+      return base::finish_all(all);  // checks scales first
     for_batches(all, [&](batch const& b, std::span<arrived const> some) {
       operands o = prepare(b.whole, false, {}, call_.workers);
       views_.clear();
@@ -190,7 +188,7 @@ class stream_codec final : public composition {
 
   void add_decoded(segment part, std::span<source const> sources) override { write<true>(part, sources); }
 
-  bool measures(dtype type) const override { return local_ && type != dtype::float64 && group_ > 0; }
+  bool measures(dtype type) const override { return format_.local && type != dtype::float64 && group_ > 0; }
 
   void measure_all(std::span<unsent const> all, double* bucket_scales, std::uint64_t* top) override {
     for_batches(all, [&](batch& b, std::span<unsent const> some) {
@@ -206,8 +204,6 @@ class stream_codec final : public composition {
   }
 
  protected:
-  std::size_t code_bytes(std::uint64_t n) const override { return wire_.bytes(n); }
-
   levels::detail::level_table* table() override {
     if constexpr (is_table)
       return &levels_.on_host();
@@ -254,9 +250,9 @@ class stream_codec final : public composition {
     o.sources = lists_.get(on_, views_);
     o.faults = &call_.agreed->faults;
     bool const in_bytes = o.scale_form.in_a_byte();
-    if (local_ && (in_bytes || call_.x.type == dtype::float64))
-      on_.items(scales_of(part) * views_.size(),
-                check_scales{o.sources, scales_of(part), o.faults, in_bytes});
+    if (format_.local && (in_bytes || call_.x.type == dtype::float64))
+      on_.items(format_.scales(part) * views_.size(),
+                check_scales{o.sources, format_.scales(part), o.faults, in_bytes});
     return o;
   }
 
@@ -286,7 +282,7 @@ class stream_codec final : public composition {
   void launch_measured(operands const& o, int terms, kernel::piece_list const& pieces, double* bucket_scales,
                        std::uint64_t* top) const {
     kernel::measured_codes<operands, Sum> body{
-        o, {header_word(policies_.identifier), terms}, pieces, q_, bucket_scales, top, group_};
+        o, {header_word(policies_.identifier), terms}, pieces, format_.q, bucket_scales, top, group_};
     if constexpr (!Sum && kernel::has_shuffles<Space> && kernel::device::value_lanes<Wire> == 1) {
       using kernel::measured_rows;
       if (launched<measured_rows<operands, infinity, false>>(body)) return;
@@ -300,8 +296,8 @@ class stream_codec final : public composition {
   /// Launches the kernel Rows instead, if it suits.
   template <class Rows>
   bool launched(kernel::measured_codes<operands, false>& body) const {
-    if (!Rows::suits(body.o, q_)) return false;
-    body.group = Rows::group_of(bucket_);
+    if (!Rows::suits(body.o, format_.q)) return false;
+    body.group = Rows::group_of(format_.bucket);
     std::uint32_t const items = items_of(body);
     on_.teams(items, Rows{body});
     return true;
@@ -309,7 +305,7 @@ class stream_codec final : public composition {
   /// Numbers the items of each piece. @returns how many there are
   template <bool Sum>
   std::uint32_t items_of(kernel::measured_codes<operands, Sum>& body) const {
-    std::uint64_t const most = static_cast<std::uint64_t>(body.group) * bucket_;
+    std::uint64_t const most = static_cast<std::uint64_t>(body.group) * format_.bucket;
     std::uint32_t items = 0;
     for (int p = 0; p < body.pieces.count; ++p) {
       body.pieces.all[p].start = items;
@@ -325,7 +321,7 @@ class stream_codec final : public composition {
     return kernel::piece_list::of_one(values_word(part.count), frame);
   }
   std::size_t bytes_before(kernel::piece_list::piece const& p) const {
-    return code_bytes(std::uint64_t{p.tile} * random::tile_values);
+    return format_.code_bytes(std::uint64_t{p.tile} * random::tile_values);
   }
 
   /// Whether a launch can process b after a.
@@ -359,24 +355,24 @@ class stream_codec final : public composition {
   }
 
   void enqueue_scales(write_scales<operands> const& scales) const {
-    on_.items(wire::scale_places(scales.count, q_.format(call_.x.type)), scales);
+    on_.items(wire::scale_places(scales.count, format_.q.format(call_.x.type)), scales);
   }
 
   /// For local norms: computes the norm of the sum, and writes the scales.
   void measure_sum(operands const& o, segment part, std::byte* scales) {
     float* const sums = sums_.get_values<float>(part.count);
-    auto* const statistics = statistics_.get_values<norm::statistic>(scales_of(part));
+    auto* const statistics = statistics_.get_values<norm::statistic>(format_.scales(part));
     on_.values(part.count, write_sums<operands>{o, sums});
-    norm::enqueue_statistics(on_, {sums, dtype::float32}, part.count, bucket_, q_, tree_, statistics,
-                             nullptr);
-    enqueue_scales({o, scales, base::first_bucket(part), scales_of(part), statistics, q_});
+    norm::enqueue_statistics(on_, {sums, dtype::float32}, part.count, format_.bucket, format_.q, tree_,
+                             statistics, nullptr);
+    enqueue_scales({o, scales, format_.first_bucket(part), format_.scales(part), statistics, format_.q});
   }
 
   stream_levels<Levels, Space> levels_;
   Rounding rounding_;
   Wire wire_;
   /// Buckets that a team measures and encodes at a time; 0: buckets are too long, or a row spans two
-  int group_ = kernel::measured_buckets::of(bucket_, 4 * kernel::device::value_lanes<Wire>);
+  int group_ = kernel::measured_buckets::of(format_.bucket, 4 * kernel::device::value_lanes<Wire>);
   kernel::stream_executor<Space> on_;
   kernel::source_lists<Space> lists_{on_};
   std::vector<kernel::source_view> views_;

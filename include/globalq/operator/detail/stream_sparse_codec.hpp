@@ -74,6 +74,7 @@ class stream_sparse_codec final : public operator_codec {
   stream_sparse_codec(std::unique_ptr<operator_codec> inner, operator_facts const& facts, resolution const& r,
                       kernel::stream_executor<Space> const& on)
       : inner_(std::move(inner)),
+        format_(facts, r.size),
         coder_(r.size, facts.zero_free),
         on_(on),
         body_(body_memory_.template get_values<std::uint64_t>(1)),
@@ -94,7 +95,7 @@ class stream_sparse_codec final : public operator_codec {
   void set_levels(levels::detail::level_table const& levels) override { inner_->set_levels(levels); }
 
   std::size_t frame_bytes(segment part, int /*terms*/) const override {
-    return part.empty() ? 0 : head_bytes_of(part) + coder_.capacity(part.count);
+    return format_.bytes(part, call_.x.type);
   }
 
   std::size_t head_bytes() const override { return wire::long_header_bytes; }
@@ -154,10 +155,8 @@ class stream_sparse_codec final : public operator_codec {
     return reinterpret_cast<Int*>(integers.data() + wire::header_bytes + scales);
   }
 
-  std::size_t scale_bytes_of(segment part) const {
-    return inner_->frame_bytes(part, 1) - wire::header_bytes - inner_wire::bytes(part.count);
-  }
-  std::size_t head_bytes_of(segment part) const { return wire::long_header_bytes + scale_bytes_of(part); }
+  std::size_t scale_bytes_of(segment part) const { return format_.scale_bytes(part, call_.x.type); }
+  std::size_t head_bytes_of(segment part) const { return format_.head_bytes(part, call_.x.type); }
 
   std::span<std::byte> room_in(byte_buffer& memory, std::size_t bytes) const {
     if (bytes > memory.capacity() && on_.capturing()) kernel::refuse_unprepared_capture(on_.operation());
@@ -206,6 +205,7 @@ class stream_sparse_codec final : public operator_codec {
   }
 
   std::unique_ptr<operator_codec> inner_;
+  coded_format format_;
   wire::stream_sparse<Int, Space> coder_;
   kernel::stream_executor<Space> on_;
   byte_buffer own_{on_.memory()};

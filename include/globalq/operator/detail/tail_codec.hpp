@@ -29,10 +29,7 @@ class tail_codec final : public paired_codec {
   }
 
  private:
-  halves cut(segment part) const override {
-    std::uint64_t const rest = part.count % bucket_, whole = part.count - rest;
-    return {{part.first, whole}, {part.first + whole, rest}};
-  }
+  sections cut(segment part) const override { return with_tail(part, bucket_); }
 
   std::uint64_t bucket_;
 };

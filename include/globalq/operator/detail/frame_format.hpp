@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief operator: the formats of frames: which sections they have, and their bytes. Codecs and plans share them.
+///
+/// No executor and no Kokkos, because plans are made before there is either.
+
+#include "../../wire/frame.hpp"
+#include "resolve.hpp"
+
+namespace GLOBALQ_ABI::detail {
+
+/// The format of frames of float32 numbers: a header and the numbers.
+struct floats_format {
+  static constexpr std::size_t bytes(std::uint64_t numbers) {
+    return numbers == 0 ? 0 : wire::header_bytes + numbers * sizeof(float);
+  }
+};
+
+/// The format of frames of codes that all have the same bits: a header, the scales of buckets under a local norm, codes.
+struct codes_format {
+  std::uint64_t bucket;
+  norm::order q;
+  bool local;
+  std::uint64_t bits;
+  std::function<std::uint64_t(std::uint64_t)> wire_bytes;  ///< as operator_facts::wire_bytes
+
+  explicit codes_format(operator_facts const& op)
+      : bucket(op.bucket),
+        q(op.q),
+        local(op.local),
+        bits(static_cast<std::uint64_t>(op.wire_bits)),
+        wire_bytes(op.wire_bytes) {}
+
+  std::uint64_t scales(segment part) const {
+    return !local ? 0 : (bucket == 0 ? 1 : divide_up(part.count, bucket));
+  }
+  std::size_t scale_bytes(segment part, dtype type) const {
+    return wire::scale_section(scales(part), q.format(type));
+  }
+  std::size_t code_bytes(std::uint64_t count) const {
+    return wire_bytes ? wire_bytes(count) : count / 8 * bits + divide_up<std::uint64_t>(count % 8 * bits, 8);
+  }
+  std::size_t bytes(segment part, dtype type) const {
+    return part.empty() ? 0 : wire::header_bytes + scale_bytes(part, type) + code_bytes(part.count);
+  }
+  std::uint64_t first_bucket(segment part) const { return bucket == 0 ? 0 : part.first / bucket; }
+};
+
+/// The format of frames whose codes vary in length: a header with the length, scales, at most code_bytes() bytes of codes.
+struct coded_format : codes_format {
+  std::uint32_t largest;
+  bool zero_free;
+  std::size_t (*most_bytes)(std::uint64_t count, std::uint32_t largest, bool zero_free);
+
+  /// @param levels  above zero
+  coded_format(operator_facts const& op, std::uint32_t levels)
+      : codes_format(op), largest(levels), zero_free(op.zero_free), most_bytes(op.most_bytes) {}
+
+  /// Bytes before the codes.
+  std::size_t head_bytes(segment part, dtype type) const {
+    return wire::long_header_bytes + scale_bytes(part, type);
+  }
+  std::size_t bytes(segment part, dtype type) const {
+    return part.empty() ? 0 : head_bytes(part, type) + most_bytes(part.count, largest, zero_free);
+  }
+};
+
+/// The sections of a frame: values of a segment that an operator encodes, then float32 numbers. Either may be empty.
+struct sections {
+  segment values, floats;
+
+  /// @param varies  whether frames of the operator vary in length; then a header with the length is before both
+  /// @param first   bytes of the operator's frame
+  std::size_t bytes(bool varies, std::size_t first) const {
+    return floats.empty() ? first
+                          : (varies ? wire::long_header_bytes : 0) + wire::padded(first) +
+                                floats_format::bytes(floats.count);
+  }
+};
+
+/// Whole buckets, and the values after them. Only the last segment of a vector ends inside a bucket.
+inline sections with_tail(segment part, std::uint64_t bucket) {
+  std::uint64_t const rest = part.count % bucket, whole = part.count - rest;
+  return {{part.first, whole}, {part.first + whole, rest}};
+}
+
+/// All values, and the midpoints of their buckets.
+/// @param center  values that share a midpoint; 0: the whole vector
+inline sections with_midpoints(segment part, std::uint64_t center) {
+  if (part.empty()) return {part, {}};
+  std::uint64_t const first = center == 0 ? 0 : part.first / center;
+  return {part, {first, center == 0 ? 1 : divide_up(part.first + part.count, center) - first}};
+}
+
+/// @brief The format of an operator's frames.
+class frame_format {
+ public:
+  /// @param levels  above zero
+  frame_format(operator_facts const& op, std::uint32_t levels)
+      : codes_(op, levels),
+        plain_(op.plain),
+        tail_(op.plain_tail),
+        centered_(op.centered != nullptr),
+        center_(op.center) {}
+
+  /// Whether frames vary in length. bytes() is then the most.
+  bool varies() const { return codes_.most_bytes != nullptr; }
+
+  std::size_t bytes(segment part, dtype type) const {
+    if (plain_) return floats_format::bytes(part.count);
+    if (!centered_) return bytes_with_tail(part, type);
+    sections const all = with_midpoints(part, center_);
+    return all.bytes(varies(), bytes_with_tail(all.values, type));
+  }
+
+  /// The numbers of frames that a transport can add.
+  payload::kind numbers() const {
+    return plain_              ? payload::kind::float32
+           : codes_.bits == 8  ? payload::kind::int8
+           : codes_.bits == 16 ? payload::kind::int16
+                               : payload::kind::int32;
+  }
+
+ private:
+  std::size_t bytes_with_tail(segment part, dtype type) const {
+    if (!tail_) return bytes_of_codes(part, type);
+    sections const all = with_tail(part, codes_.bucket);
+    return all.bytes(varies(), bytes_of_codes(all.values, type));
+  }
+  std::size_t bytes_of_codes(segment part, dtype type) const {
+    return varies() ? codes_.bytes(part, type) : codes_.codes_format::bytes(part, type);
+  }
+
+  coded_format codes_;
+  bool plain_, tail_, centered_;
+  std::uint64_t center_;
+};
+
+}  // namespace GLOBALQ_ABI::detail
