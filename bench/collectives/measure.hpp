@@ -119,7 +119,7 @@ class worker {
       if (p.fits) {
         e.result.bytes = p.bytes_modeled ? p.bytes_sent : 0;
         e.result.bytes_modeled = p.bytes_modeled;
-        e.result.sends_float32 = each.op.facts().plain;
+        e.result.sends_float32 = !each.op.facts().rounds();
         e.result.bound = e.result.sends_float32 ? 0.0 : p.theta;
         options settings{.seed = 1, .chunk_values = chosen_.chunk_values};
         std::shared_ptr<telemetry> seen;

@@ -111,7 +111,7 @@ row row_of(request const& asked, costs const& with, std::size_t number, error_of
     if (!plan.fits || (best && static_cast<double>(plan.bytes_sent) / rate > best->found.time.seconds))
       continue;
     candidate c{predict(with.net, op, schedule, length, with.shape), name, 0, 0};
-    if (!op.facts.plain) {
+    if (op.facts.rounds()) {
       c.error = error(number, name);
       c.bound = plan_of(longest).theta;  // the longest layer has the largest bound
     }
@@ -216,7 +216,7 @@ gq::model::network network_of(int workers, double latency, double bandwidth) {
 
 advice decide(request const& asked, costs const& found, error_of const& error) {
   check(asked);
-  if (found.operators.empty() || !found.operators.front().facts.plain)
+  if (found.operators.empty() || found.operators.front().facts.rounds())
     throw gq::configuration_error("globalq: advise: the first operator is not float32; pass its costs first");
   advice a;
   a.asked = asked;

@@ -46,7 +46,7 @@ struct layer_choices {
     if (compressors.size() != 1 || compressors[0].how.how != gq::named::named_compressor::method::power_sgd)
       return;
     for (std::size_t k = 0; k < chosen.size(); ++k)
-      if (!chosen[k].op.facts().plain || quantized[k].type != gq::dtype::float32) return;
+      if (chosen[k].op.facts().rounds() || quantized[k].type != gq::dtype::float32) return;
     compressor_parts all{compressors[0].how};
     for (std::size_t k = 0; k < model.size(); ++k) {
       all.add(k, model[k], names[k].empty());

@@ -93,7 +93,7 @@ std::vector<float> expect_gathered_shards(T& workers, gq::any_quantizer const& o
   for (int r = 0; r < workers.size(); ++r)
     EXPECT_TRUE(same_bits(in_place.data(), all.data() + d * static_cast<std::size_t>(r), d))
         << op.facts().name << ' ' << d;
-  if (op.facts().plain) {
+  if (!op.facts().rounds()) {
     EXPECT_TRUE(same_bits(in_place.data(), x.data(), d));
   }
   return in_place;

@@ -314,7 +314,7 @@ TEST(Resolve, requantized_levels_need_no_room_for_the_workers) {
 
 TEST(Resolve, plain_float32_always_fits) {
   operator_facts f;
-  f.plain = true;
+  f.content = gq::detail::frame_content::floats;
   for (char const* schedule : schedules) {
     resolution const r = gq::detail::resolve(f, facts_of_schedule(schedule, 4096), 4096);
     EXPECT_TRUE(r.fits());
@@ -326,7 +326,8 @@ TEST(Resolve, plain_float32_always_fits) {
 TEST(Fingerprint, changes_with_every_field) {
   std::vector<std::function<void(operator_facts&)>> const facts = {
       [](auto& f) { f.name = "another"; },
-      [](auto& f) { f.plain = true; },
+      [](auto& f) { f.content = gq::detail::frame_content::floats; },
+      [](auto& f) { f.grain = 3; },
       [](auto& f) { f.plain_tail = true; },
       [](auto& f) { f.centered = [](auto&, auto&, auto, auto, auto, auto) {}; },
       [](auto& f) { f.center = 1; },

@@ -194,7 +194,7 @@ struct axes {
 /// @param op  quantizer, uncompressed or any_quantizer
 inline void add_operator(std::string const& name, any_quantizer const& op, axes const& range = {}) {
   auto const& facts = op.facts();
-  if (!facts.plain && !facts.plain_tail && !facts.centered) {
+  if (!facts.sends_floats()) {
     auto const on = [op](bool decodes) {
       return [op, decodes](benchmark::State& state, point at) {
         at.with_space([&](auto const& space) {

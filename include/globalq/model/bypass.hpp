@@ -136,7 +136,8 @@ class bypass {
   template <class T>
   void check(T& workers, operator_model const& compressed, operator_model const& plain) const {
     constexpr std::uint8_t deaf = 1, swapped = 2;
-    std::uint8_t const mine = !tell_ ? deaf : (compressed.facts.plain || !plain.facts.plain ? swapped : 0);
+    std::uint8_t const mine =
+        !tell_ ? deaf : (!compressed.facts.rounds() || plain.facts.rounds() ? swapped : 0);
     auto const [rank, fault] = detail::first_fault(workers, mine);
     std::string const who =
         "globalq: model::bypass: rank " + std::to_string(rank) + " of " + std::to_string(workers.size());

@@ -222,7 +222,7 @@ inline choice choose(network const& net, std::span<operator_model const> operato
           if (refusal.empty()) refusal = p.plan.refusal;
           continue;
         }
-        if (op.facts.plain) {
+        if (!op.facts.rounds()) {
           if (!plain || p.time.seconds < plain->time.seconds) {
             plain = std::move(p);
             plain_name = op.name;

@@ -11,13 +11,13 @@ GLOBALQ_DECL std::uint64_t chunk_of(operator_facts const& op, resolution const& 
                                     std::size_t bytes) {
   if (op.local && op.bucket == 0 && r.how == method::requantize) return 0;
   if (wanted != 0) return wanted;
-  return 8 * std::uint64_t{bytes} / (op.plain ? 32U : static_cast<std::uint64_t>(op.wire_bits));
+  return 8 * std::uint64_t{bytes} / static_cast<std::uint64_t>(op.wire_bits);
 }
 
 GLOBALQ_DECL void add_errors(plan& p, operator_facts const& op, resolution const& r, schedule_facts const& s,
                              std::uint64_t length, std::vector<std::pair<int, int>> const& additions) {
   p.rounding_steps = 0;
-  if (!op.plain && !(op.plain_tail && length < op.bucket)) {
+  if (op.rounds() && !(op.plain_tail && length < op.bucket)) {
     p.rounding_steps = 1;
     int const vectors = s.vectors(p.workers);
     if (vectors > 1 && r.how == method::requantize)

@@ -317,7 +317,7 @@ class caller {
       o.finite = o.finite && !r.non_finite();
       o.top = std::max(o.top, r.max());
     }
-    if (o.finite && o.top > 0) o.divisor = globalq::detail::plain_scale_of(o.top, n, dtype::float32).divisor;
+    if (o.finite && o.top > 0) o.divisor = globalq::detail::float_scale_of(o.top, n, dtype::float32).divisor;
     return o;
   }
 

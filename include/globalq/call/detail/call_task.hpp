@@ -39,7 +39,7 @@ struct call_task {
     scale_rule rule(op, type());
     if (op.centered) rule.fixed_scale = 0;  // it applies to differences from midpoints
     // the encoded vector has not been measured yet: determine its scale as for buckets
-    rule.by_bucket = rule.by_bucket || (enters_other(op) && !op.plain && rule.fixed_scale == 0);
+    rule.by_bucket = rule.by_bucket || (enters_other(op) && op.has_codes() && rule.fixed_scale == 0);
     return rule;
   }
   /// Whether the records determine the scale of a vector.

@@ -12,7 +12,7 @@ namespace GLOBALQ_ABI::detail {
 class entered_vectors {
  public:
   explicit entered_vectors(kernel::host_executor const& on) : on_(on), plain_(on) {
-    plain_facts_.plain = true;
+    plain_facts_.content = frame_content::floats;
   }
 
   void clear() { items_.clear(); }
@@ -38,7 +38,7 @@ class entered_vectors {
   /// @param c       the call
   /// @param scales  divisors of float32 values, one per vector; empty: 1
   void sum_nodes(schedule::erased const& schedule, transport::endpoint& workers, call c,
-                 std::span<plain_scale const> scales, std::uint64_t chunk_values, frame_pool& frames) {
+                 std::span<float_scale const> scales, std::uint64_t chunk_values, frame_pool& frames) {
     members_.clear();
     for (item const& i : items_) members_.push_back({i.x, i.room, i.length});
     group_slot const slot{&plain_facts_, &plain_};

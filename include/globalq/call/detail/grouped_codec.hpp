@@ -89,17 +89,17 @@ class grouped_codec final : public codec {
  public:
   /// @param common  common to all vectors; the rest is filled in for each
   /// @param bucket_scales   of all buckets, in units of 2^common.wide
-  /// @param plain   divisors of float32 values, one per vector; empty: 1
+  /// @param floats  scales of float32 values, one per vector; empty: 1
   /// @returns       the codec that makes the frames: this, or the one of a single vector
   codec& begin(group_operators const& ops, call const& common, std::span<vector_group::member const> members,
                group_places const& places, std::span<double const> bucket_scales,
-               std::span<plain_scale const> plain) {
+               std::span<float_scale const> floats) {
     ops_ = ops;
     call_ = common;
     members_ = members;
     places_ = &places;
     bucket_scales_ = bucket_scales;
-    plain_ = plain;
+    floats_ = floats;
     faults_ = 0;
     beyond_ = members.size();
     entered_.assign(ops.slots.size(), members.size());
@@ -175,18 +175,14 @@ class grouped_codec final : public codec {
   call call_of(std::size_t k) const {
     vector_group::member const& m = members_[k];
     operator_facts const& op = ops_.facts(k);
-    static constexpr plain_scale one;
-    plain_scale const& plain = plain_.empty() ? one : plain_[k];
     call c = call_;
     c.x = m.x;
     c.y = m.y;
     c.length = m.length;
     c.step = call_.step + k;
-    c.plain_divisor = plain.divisor;
-    c.plain_wide = plain.wide;
-    if (op.plain) c.wide = plain.wide;
-    c.bucket_scales = op.plain ? std::span<double const>(&plain.divisor, 1)
-                               : bucket_scales_.subspan(places_->first_bucket(k), buckets_of(op, m.length));
+    if (!floats_.empty()) c.floats = floats_[k];
+    if (!bucket_scales_.empty())
+      c.bucket_scales = bucket_scales_.subspan(places_->first_bucket(k), buckets_of(op, m.length));
     return c;
   }
 
@@ -236,7 +232,7 @@ class grouped_codec final : public codec {
   std::span<vector_group::member const> members_;
   group_places const* places_ = nullptr;
   std::span<double const> bucket_scales_;
-  std::span<plain_scale const> plain_;
+  std::span<float_scale const> floats_;
   mutable std::vector<std::size_t> entered_;  ///< the current vector of each slot's codec
   bool varying_ = false;
   std::uint32_t faults_ = 0;

@@ -59,13 +59,13 @@ class host_call {
   /// As above, with the group's own operators.
   void run(schedule::erased const& schedule, std::span<vector_group::member const> members,
            group_operators const& ops, std::uint64_t step) {
-    if (!ops.plain()) {
+    if (ops.round()) {
       std::string const why = used_.refusal(step, members.size(), ops.reported_step(step));
       if (!why.empty()) refuse(why);
     }
     std::uint64_t values = 0;
     for (auto const& m : members) values += m.length;
-    meter_.watch(workers_, setup_.operation, ops.reported_step(step), values, ops.plain(), [&] {
+    meter_.watch(workers_, setup_.operation, ops.reported_step(step), values, !ops.round(), [&] {
       guarded([&] { informing(workers_, [&] { exchange({schedule, members, ops, step}); }); });
     });
   }
@@ -146,10 +146,10 @@ class host_call {
       case call_status::beyond_scale:
         throw configuration_error(beyond_scale_text(setup_.operation, d.top, setup_.facts.fixed_scale));
       case call_status::zero:
-        if (meter_.wants_errors() && !t.ops.plain()) note_zeros(t, brought);
+        if (meter_.wants_errors() && t.ops.round()) note_zeros(t, brought);
         return fill_results(false);
       default:
-        if (!t.ops.plain()) used_.add(t.step, t.members.size());
+        if (t.ops.round()) used_.add(t.step, t.members.size());
         send(t, cut, brought, d);
         if ((group_.faults() & kernel::out_of_range) != 0) not_finite(true);
         if ((group_.faults() & kernel::no_scale) != 0)
@@ -196,16 +196,16 @@ class host_call {
 
   /// Computes the scales and runs the schedule.
   void send(call_task const& t, partition const& cut, segment brought, decision const& d) {
-    scale_plain(t, d);
+    scale_floats(t, d);
     call const c = t.common(workers_.rank(), workers_.size(), setup_.settings.seed, d.wide);
     std::span<vector_group::member const> const inside = t.enters_others() ? enter(t, c, brought) : t.members;
     scale(t, inside, brought, d);
-    if (meter_.wants_errors() && !t.ops.plain() && encodes(t.schedule)) {
+    if (meter_.wants_errors() && t.ops.round() && encodes(t.schedule)) {
       call own = c;
       own.workers = 1;
       own.weight = 1;
       auto const begin = [&](std::span<vector_group::member const> alone) -> globalq::codec& {
-        return group_.begin(t.ops, own, alone, places_, scales_, plain_);
+        return group_.begin(t.ops, own, alone, places_, scales_, float_scales_);
       };
       auto const compare = [this](const_vector x, mutable_vector rounded, std::uint64_t count) {
         add_errors(on_, x, rounded, count, meter_.report());
@@ -213,7 +213,7 @@ class host_call {
       rounding_.measure(cut, t.schedule.parts(workers_.size()), brought, c.rank, inside, t.ops.single_vector,
                         begin, compare);
     }
-    globalq::codec& frames = group_.begin(t.ops, c, inside, places_, scales_, plain_);
+    globalq::codec& frames = group_.begin(t.ops, c, inside, places_, scales_, float_scales_);
     run_metered(meter_, t.schedule, workers_, frames, cut, memory_->frames);
   }
 
@@ -232,7 +232,7 @@ class host_call {
                    t.schedule.sums_in_nodes);
     if (t.schedule.sums_in_nodes) {
       auto const timed = meter_.enter(phase::transfer);
-      entered_.sum_nodes(t.schedule, workers_, c, plain_, node_chunk(), memory_->frames);
+      entered_.sum_nodes(t.schedule, workers_, c, float_scales_, node_chunk(), memory_->frames);
     }
     {
       auto const timed = meter_.enter(phase::norm);
@@ -294,17 +294,17 @@ class host_call {
   void scale(call_task const& t, std::span<vector_group::member const> members, segment brought,
              decision const& d) {
     if (scales_.size() < places_.buckets()) scales_.resize(places_.buckets());
-    // reserve for scale_plain() too, which only large values need, perhaps in a later call
+    // reserve for scale_floats() too, which only large values need, perhaps in a later call
     shared_.clear(members.size(),
                   t.ops.single_vector ? 0 : std::max<std::uint64_t>(places_.buckets(), members.size()));
     tops_.reserve(members.size());
-    plain_.reserve(members.size());
+    float_scales_.reserve(members.size());
     if (own_scales_) own_scales_->clear();
     for (std::size_t k = 0; k < members.size(); ++k) {
       operator_facts const& op = t.ops.facts(k);
       std::span<norm::statistic const> const mine = statistics_of(t, k);
       std::span<double> const scales = std::span(scales_).subspan(places_.first_bucket(k), mine.size());
-      if (op.plain || mine.empty()) continue;
+      if (!op.has_codes() || mine.empty()) continue;
       if (t.opening_has_norm(op)) {
         scales[0] = d.scale;
         continue;
@@ -317,7 +317,7 @@ class host_call {
         continue;
       }
       for (std::size_t b = 0; b < mine.size(); ++b) scales[b] = own_scale(op, mine[b], members[k].x.type, d);
-      if (!op.local && op.fixed_scale == 0) shared_.add(op.p, members[k].y.type, scales);
+      if (op.shares_norm()) shared_.add(op.p, members[k].y.type, scales);
     }
     exchange_norms();
     if (!own_scales_ || own_scales_->empty()) return;
@@ -325,24 +325,25 @@ class host_call {
     own_scales_->exchange(workers_, setup_.operation, memory_->frames);
   }
 
-  /// Fills plain_ with the divisor of float32 values of each vector. It stays empty if no vector needs one; then, and
+  /// Fills float_scales_ with the scale of the float32 values of each vector. It stays empty if no vector needs one; then, and
   /// for a single vector, nothing is exchanged.
-  void scale_plain(call_task const& t, decision const& d) {
-    plain_.clear();
+  void scale_floats(call_task const& t, decision const& d) {
+    float_scales_.clear();
     shared_.clear();
     int const n = workers_.size();
-    plain_scale const most = plain_scale_of(d.top, n, dtype::float64);
+    float_scale const most = float_scale_of(d.top, n, dtype::float64);
     if (most.divisor == 1 && most.wide == 0) return;
     tops_.assign(t.members.size(), t.ops.single_vector ? d.top : 0.0);
     for (std::size_t k = 0; k < tops_.size() && !t.ops.single_vector; ++k) {
       operator_facts const& op = t.ops.facts(k);
       for (norm::statistic const& s : statistics_of(t, k)) tops_[k] = std::max(tops_[k], s.max());
-      if (op.plain || op.plain_tail || op.centered || t.schedule.sums_in_nodes)
+      if (op.sends_floats() || t.schedule.sums_in_nodes)
         shared_.add(infinity, t.members[k].x.type, std::span(tops_).subspan(k, 1));
     }
     exchange_norms();
     for (std::size_t k = 0; k < tops_.size(); ++k)
-      plain_.push_back(tops_[k] == 0 ? plain_scale{} : plain_scale_of(tops_[k], n, t.members[k].x.type));
+      float_scales_.push_back(tops_[k] == 0 ? float_scale{}
+                                            : float_scale_of(tops_[k], n, t.members[k].x.type));
   }
 
   void exchange_norms() {
@@ -400,7 +401,7 @@ class host_call {
   std::vector<double> scales_, tops_;
   shared_norms shared_;
   std::unique_ptr<own_scales> own_scales_;  ///< null: no norm is a user's type
-  std::vector<plain_scale> plain_;
+  std::vector<float_scale> float_scales_;
   group_places places_;
   grouped_codec group_;
   own_rounding rounding_;  ///< for telemetry

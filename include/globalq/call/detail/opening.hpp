@@ -260,7 +260,7 @@ struct decision {
 /// Properties of an operator that determine its scale.
 struct scale_rule {
   dtype type = dtype::float32;
-  bool plain = false;
+  bool floats = false;
   bool by_bucket =
       false;  ///< scales of buckets, of one worker, or of a user's norm: the handshake does not determine them
   double fixed_scale = 0;
@@ -269,21 +269,16 @@ struct scale_rule {
 
   scale_rule(operator_facts const& op, dtype of)
       : type(of),
-        plain(op.plain),
-        by_bucket(!op.plain && op.fixed_scale == 0 && (op.local || op.bucket != 0 || op.own_norm != nullptr)),
+        floats(!op.has_codes()),
+        by_bucket(op.has_codes() && op.fixed_scale == 0 &&
+                  (op.local || op.bucket != 0 || op.own_norm != nullptr)),
         fixed_scale(op.fixed_scale),
         q(op.q),
         p(op.p) {}
 };
 
-/// Divisor of float32 frames: a power of two; 1 if neither values nor their sum exceed float32's range.
-struct plain_scale {
-  double divisor = 1;  ///< in units of 2^wide
-  std::int32_t wide = 0;
-};
-
 /// @param top  max|x| over all workers, above 0
-GLOBALQ_FUNCTION plain_scale plain_scale_of(double top, int n, dtype type) {
+GLOBALQ_FUNCTION float_scale float_scale_of(double top, int n, dtype type) {
   int const e = exponent_of(top), growth = log2_ceil(static_cast<std::uint64_t>(n)) + 1;
   if (e + growth < 127 && (type != dtype::float64 || e > -60)) return {};
   auto const within = [e](int low, int high) { return e < low ? low : (e > high ? high : e); };
@@ -315,8 +310,8 @@ GLOBALQ_FUNCTION decision decide(opening_record const* all, int n, scale_rule co
   int const e = exponent_of(d.top);
   // near the largest float64, sums and norms may overflow although the mean does not
   d.wide = e > 900 ? 128 : 0;
-  if (rule.plain) {
-    plain_scale const plain = plain_scale_of(d.top, n, rule.type);
+  if (rule.floats) {
+    float_scale const plain = float_scale_of(d.top, n, rule.type);
     d.scale = plain.divisor;
     d.wide = plain.wide;
   } else if (rule.fixed_scale > 0) {

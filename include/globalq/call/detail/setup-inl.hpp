@@ -11,8 +11,7 @@ namespace GLOBALQ_ABI::detail {
 /// float32 with the operator's segments, so that shards do not change.
 GLOBALQ_DECL operator_facts float32_instead_of(operator_facts const& op) {
   operator_facts f = prepared(facts_of(uncompressed{}), op.before);
-  f.bucket = op.bucket;
-  f.center = op.center;
+  f.grain = grain_of(op);
   return f;
 }
 
@@ -37,7 +36,7 @@ GLOBALQ_DECL call_setup set_up(transport::endpoint const& workers, operator_fact
   call_setup setup;
   setup.settings = settings;
   setup.facts = facts;
-  setup.forced = !facts.plain && float32_forced();
+  setup.forced = facts.rounds() && float32_forced();
   if (setup.forced) setup.facts = float32_instead_of(facts);
   setup.resolved = resolve(setup.facts, s, n);
   if (!setup.resolved.fits()) throw configuration_error(setup.resolved.refusal);

@@ -35,8 +35,8 @@ struct call_setup {
   std::uint64_t buckets(std::uint64_t length) const { return buckets_of(facts, length); }
   std::uint32_t inner_order() const { return inner_order_of(facts); }
 
-  /// Order of the measured norm; without quantization only the largest magnitude is needed.
-  static std::uint32_t inner_order_of(operator_facts const& op) { return op.plain ? infinity : op.q.value; }
+  /// Order of the measured norm.
+  static std::uint32_t inner_order_of(operator_facts const& op) { return op.q.value; }
 };
 
 /// An operator of a group.
@@ -65,9 +65,9 @@ struct group_operators {
   }
   std::size_t slot_of(std::size_t member) const { return of.empty() ? 0 : of[member]; }
   operator_facts const& facts(std::size_t member) const { return *slots[slot_of(member)].facts; }
-  /// Whether all vectors travel as float32.
-  bool plain() const {
-    return std::all_of(slots.begin(), slots.end(), [](group_slot const& s) { return s.facts->plain; });
+  /// Whether values of any vector are rounded.
+  bool round() const {
+    return std::any_of(slots.begin(), slots.end(), [](group_slot const& s) { return s.facts->rounds(); });
   }
 };
 

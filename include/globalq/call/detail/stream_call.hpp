@@ -69,7 +69,7 @@ class stream_call {
     bool const capturing = on_.capturing();
     // no report of a captured call: that would block
     if (capturing) return enqueue(schedule, x, y, length, step, capturing);
-    if (step.where == nullptr && !setup_.facts.plain) {
+    if (step.where == nullptr && setup_.facts.rounds()) {
       std::string const why = used_.refusal(step.value, 1, step.value);
       if (!why.empty())
         throw configuration_error(worker_message(setup_.operation, workers_.rank(), workers_.size(), why));
@@ -77,7 +77,7 @@ class stream_call {
     }
     noting_failure([&] {
       meter_.watch(workers_, setup_.operation, step.where == nullptr ? step.value : 0, length,
-                   setup_.facts.plain, [&] {
+                   !setup_.facts.rounds(), [&] {
                      enqueue(schedule, x, y, length, step, capturing);
                      if (!meter_.waits()) return;
                      settle();
@@ -168,11 +168,11 @@ class stream_call {
     c.seed = setup_.settings.seed;
     c.step = step.value;
     c.step_at = step.where;
-    c.bucket_scales = std::span<double const>(bucket_scales, setup_.facts.plain ? 1 : buckets);
+    c.bucket_scales = std::span<double const>(bucket_scales, buckets);
     c.agreed = &state_->agreed;
     c.settled = settles;
     c.wait = [this] { settle(); };
-    bool const compares = meter_.wants_errors() && !setup_.facts.plain;
+    bool const compares = meter_.wants_errors() && setup_.facts.rounds();
     bool const measured = !compares && measure_first(schedule, c, cut, brought, bucket_scales);
     open(x, length, brought, cut.chunk(), step, bucket_scales,
          {settles ? &state_->agreed : nullptr, bucket_scales, x.type, extent, sharing}, measured);

@@ -31,10 +31,8 @@ class stopwatch {
         codec_(globalq::detail::make_codec(op, facts, r, on)),
         x_(values),
         y_(values),
-        bucket_scales_(facts.bucket == 0 ? 1 : divide_up(values, facts.bucket), facts.plain ? 1.0
-                                                                                : facts.fixed_scale > 0
-                                                                                    ? facts.fixed_scale
-                                                                                    : 4.0),
+        bucket_scales_(facts.bucket == 0 ? 1 : divide_up(values, facts.bucket),
+                       facts.fixed_scale > 0 ? facts.fixed_scale : 4.0),
         statistics_(bucket_scales_.size()),
         decoded_(r.how == method::none ? 2 : 1) {
     std::uint32_t state = 1;
@@ -68,7 +66,7 @@ class stopwatch {
   /// Seconds of: norms, encoding, encoding with one frame added, decoding, and encoding the shortest segment.
   std::array<double, phases> run() {
     std::array<double, phases> s{};
-    std::uint32_t const q = facts_.plain ? infinity : facts_.q.value;
+    std::uint32_t const q = facts_.q.value;
     s[0] = time([&] {
       norm::bucket_statistics(on_, x_.size(), facts_.bucket, q,
                               norm::input_block{const_vector{x_.data(), dtype::float32}, q}, statistics_,

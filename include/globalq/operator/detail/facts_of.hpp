@@ -127,7 +127,8 @@ operator_facts facts_of(quantizer<N, L, R, W, Op> const& op) {
 
 inline operator_facts facts_of(uncompressed const&) {
   operator_facts f;
-  f.plain = true;
+  f.content = frame_content::floats;
+  f.wire_bits = 32;
   f.name = "float32";
   f.q = f.p = infinity;
   return f;

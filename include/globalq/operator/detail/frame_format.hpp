@@ -99,7 +99,7 @@ class frame_format {
   /// @param levels  above zero
   frame_format(operator_facts const& op, std::uint32_t levels)
       : codes_(op, levels),
-        plain_(op.plain),
+        floats_(!op.has_codes()),
         tail_(op.plain_tail),
         centered_(op.centered != nullptr),
         center_(op.center) {}
@@ -108,7 +108,7 @@ class frame_format {
   bool varies() const { return codes_.most_bytes != nullptr; }
 
   std::size_t bytes(segment part, dtype type) const {
-    if (plain_) return floats_format::bytes(part.count);
+    if (floats_) return floats_format::bytes(part.count);
     if (!centered_) return bytes_with_tail(part, type);
     sections const all = with_midpoints(part, center_);
     return all.bytes(varies(), bytes_with_tail(all.values, type));
@@ -116,7 +116,7 @@ class frame_format {
 
   /// The numbers of frames that a transport can add.
   payload::kind numbers() const {
-    return plain_              ? payload::kind::float32
+    return floats_             ? payload::kind::float32
            : codes_.bits == 8  ? payload::kind::int8
            : codes_.bits == 16 ? payload::kind::int16
                                : payload::kind::int32;
@@ -133,7 +133,7 @@ class frame_format {
   }
 
   coded_format codes_;
-  bool plain_, tail_, centered_;
+  bool floats_, tail_, centered_;
   std::uint64_t center_;
 };
 

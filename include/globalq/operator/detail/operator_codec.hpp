@@ -15,6 +15,12 @@
 
 namespace GLOBALQ_ABI::detail {
 
+/// Scale of floats in frames: a power of two; 1 if neither values nor their sum exceed float32's range.
+struct float_scale {
+  double divisor = 1;  ///< in units of 2^wide
+  std::int32_t wide = 0;
+};
+
 /// One call of one worker.
 struct call {
   const_vector x;
@@ -29,8 +35,7 @@ struct call {
   std::span<double const>
       bucket_scales;  ///< scales of buckets in units of 2^wide: of all workers, or own (local)
   int wide = 0;
-  double plain_divisor = 1;  ///< divisor of float32 numbers beside codes, in units of 2^plain_wide
-  int plain_wide = 0;
+  float_scale floats;                     ///< in host memory
   kernel::agreed_call* agreed = nullptr;  ///< on a stream: contains wide when the kernels run
   bool settled = false;                   ///< on a stream: agreed contains the scales of the whole vector too
   bool scales_written = false;  ///< on a stream: a kernel before combine() writes local scales to the frame

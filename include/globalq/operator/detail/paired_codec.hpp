@@ -83,13 +83,10 @@ class paired_codec : public operator_codec {
   virtual sections cut(segment part) const = 0;
 
   /// Begins a call of both codecs.
-  /// @param plain  the call of the float32 numbers
-  void begin_both(call const& quantized, call plain) {
+  /// @param floats  the call of the float32 numbers
+  void begin_both(call const& quantized, call const& floats) {
     quantized_->begin(quantized);
-    divisor_ = plain.plain_divisor;
-    plain.bucket_scales = {&divisor_, 1};
-    plain.wide = plain.plain_wide;
-    plain_.begin(plain);
+    plain_.begin(floats);
   }
 
  private:
@@ -123,7 +120,6 @@ class paired_codec : public operator_codec {
 
   std::unique_ptr<operator_codec> quantized_;
   plain_codec plain_;
-  double divisor_ = 1;
   std::vector<source> first_, second_;  ///< the frames inside the sources of a call
 };
 

@@ -54,8 +54,8 @@ class plain_codec final : public plain_frames {
     }
     kernel::source_list const list(views_.data(), views_.size());
     on_.values(part.count,
-               kernel::add_floats{{call_.x, part, own, call_.workers / call_.weight,
-                                   call_.bucket_scales.data(), call_.wide, list, out, call_.y, &faults_},
+               kernel::add_floats{{call_.x, part, own, call_.workers / call_.weight, &call_.floats.divisor,
+                                   call_.floats.wide, list, out, call_.y, &faults_},
                                   &leaf_});
   }
 

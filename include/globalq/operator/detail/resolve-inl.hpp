@@ -15,16 +15,16 @@ GLOBALQ_DECL std::uint64_t fingerprint(schedule_facts const& s) {
 }
 
 GLOBALQ_DECL std::uint64_t fingerprint(operator_facts const& op, resolution const& r) {
-  auto const& [name, before, plain, plain_tail, centered, center, evenly_spaced, binary, zero_free, size,
-               limit, q, p, bucket, local, fixed_scale, own_norm, unbiased, shifts, integer_wire,
+  auto const& [name, before, content, grain, plain_tail, centered, center, evenly_spaced, binary, zero_free,
+               size, limit, q, p, bucket, local, fixed_scale, own_norm, unbiased, shifts, integer_wire,
                largest_code, wire_bits, wire_bytes, most_bytes, wire, reduce, largest_sum, codes_end,
                policies, levels, magnitudes] = op;
   auto const& [order, quantum, in_byte] = q;
   auto const& [how, resolved_size, headroom, refusal] = r;
   std::uint64_t const h =
-      hash_fields(0, name, before, plain, plain_tail, centered, center, evenly_spaced, binary, zero_free,
-                  size, limit, order, quantum, in_byte, p, bucket, local, fixed_scale, unbiased, shifts,
-                  integer_wire, largest_code, wire_bits, most_bytes, wire, reduce, policies);
+      hash_fields(0, name, before, content, grain, plain_tail, centered, center, evenly_spaced, binary,
+                  zero_free, size, limit, order, quantum, in_byte, p, bucket, local, fixed_scale, unbiased,
+                  shifts, integer_wire, largest_code, wire_bits, most_bytes, wire, reduce, policies);
   return hash_fields(h, how, resolved_size, headroom, refusal);
 }
 
@@ -124,9 +124,9 @@ GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& 
                         (workers == 1 ? " worker: " : " workers: "), joined(what)});
     return r;
   };
-  if (op.plain_tail && op.plain)
+  if (op.plain_tail && !op.has_codes())
     return refuse({"the operator is uncompressed, so all values are float32 already; remove float32_tail"});
-  if (op.plain) {
+  if (!op.has_codes()) {
     r.how = method::plain;
     return r;
   }

@@ -88,11 +88,18 @@ struct schedule_facts {
 /// A hash of all fields. A field that is missing from it is a compile-time error.
 GLOBALQ_DECL std::uint64_t fingerprint(schedule_facts const& s);
 
+/// What an operator's frames hold, beside what float32_tail and centered add.
+enum class frame_content : std::uint8_t {
+  codes,  ///< of levels, relative to scales
+  floats  ///< float32 values
+};
+
 /// The properties of an operator, as numbers.
 struct operator_facts {
   std::string name;         ///< for messages: all policies with their parameters
   std::string before = {};  ///< what callers do with vectors before calls; see any_quantizer::after
-  bool plain = false;       ///< uncompressed float32
+  frame_content content = frame_content::codes;
+  std::uint64_t grain = 1;  ///< segments begin at multiples of it, of buckets and of random tiles
   bool plain_tail = false;  ///< a short last bucket travels as float32
   /// Subtracts the midpoints of buckets, if the operator is centered; else null. Midpoints travel as float32.
   void (*centered)(kernel::host_executor const& on, operator_facts const& op, const_vector x,
@@ -128,6 +135,14 @@ struct operator_facts {
   // The values of levels, which may change between calls; empty if they follow from the number of levels.
   std::uint64_t levels = 0;        ///< hash of the values
   std::vector<double> magnitudes;  ///< as fractions of the norm, ascending, without zero
+
+  bool has_codes() const { return content == frame_content::codes; }
+  /// Whether values are rounded, with random words.
+  bool rounds() const { return has_codes(); }
+  /// Whether frames hold floats, alone or beside codes.
+  bool sends_floats() const { return !has_codes() || plain_tail || centered != nullptr; }
+  /// Whether the workers' norms are combined to a common scale.
+  bool shares_norm() const { return has_codes() && !local && fixed_scale == 0; }
 };
 
 /// Adds what callers do with vectors before calls.
@@ -140,7 +155,7 @@ inline operator_facts prepared(operator_facts f, std::string const& how) {
 
 /// The grain of partitions: segments contain whole buckets and whole random tiles.
 inline std::uint64_t grain_of(operator_facts const& op) {
-  std::uint64_t grain = random::tile_values;
+  std::uint64_t grain = std::lcm(op.grain, std::uint64_t{random::tile_values});
   if (op.bucket != 0) grain = std::lcm(op.bucket, grain);
   if (op.center != 0) grain = std::lcm(op.center, grain);
   return grain;

@@ -12,7 +12,7 @@ namespace GLOBALQ_ABI::detail {
 template <class Operator>
 operator_facts single_worker_facts(Operator const& op) {
   operator_facts facts = facts_of(op);
-  if (facts.plain)
+  if (!facts.has_codes())
     throw configuration_error("globalq: vector_codec: uncompressed has no codes; copy the vector instead");
   if (facts.plain_tail)
     throw configuration_error(

@@ -281,7 +281,7 @@ class layered_mean {
       views_.push_back({&s.facts, s.codec.get()});
       hash_ = globalq::detail::hash(globalq::detail::hash(hash_, s.hash), s.facts.levels);
       double const size = static_cast<double>(model_[k].size);
-      bits += size * (s.facts.plain ? 32 : s.facts.wire_bits);
+      bits += size * s.facts.wire_bits;
       values += size;
       // a part of a layer does not give the norm of the whole layer's sum
       whole = whole || (s.facts.local && s.facts.bucket == 0 && s.resolved.how == method::requantize);

@@ -114,8 +114,7 @@ class layered_plan {
         std::uint64_t buckets = 0;
         for (std::size_t k = 0; k < layers_.size(); ++k) {
           auto const& op = layers_[k].facts;
-          if (!op.plain && !op.local && op.own_norm == nullptr && op.fixed_scale == 0 && op.p == p &&
-              model_[k].type == type)
+          if (op.shares_norm() && op.own_norm == nullptr && op.p == p && model_[k].type == type)
             buckets += globalq::detail::buckets_of(op, model_[k].size);
         }
         if (buckets != 0) f(buckets, globalq::detail::widths_of_scales(type));
