@@ -4,7 +4,7 @@
 # their members on the pages of the latter. Lines keep their numbers.
 
 BEGIN {
-  bases = "^(class|struct) (collective|level_table|shared_draw|paired_operator) *(:.*)?\\{$"
+  bases = "^(class|struct) (collective|level_table|shared_draw|wrapped_operator) *(:.*)?\\{$"
   hide = "/** @cond */"
   show = "/** @endcond */"
   end = "/** @} */"

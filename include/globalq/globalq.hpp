@@ -14,6 +14,7 @@
 #include "operator/kernels.hpp"
 #include "operator/operators.hpp"
 #include "operator/quantizer.hpp"
+#include "operator/rotated.hpp"
 #include "operator/vector_codec.hpp"
 #include "plan/plan.hpp"
 #include "schedule/any.hpp"

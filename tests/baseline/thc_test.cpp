@@ -4,6 +4,7 @@
 
 #include <globalq/baseline/error_feedback.hpp>
 #include <globalq/baseline/thc.hpp>
+#include <globalq/kernel/hadamard.hpp>
 #include <globalq/schedule/native.hpp>
 #include <globalq/schedule/ring.hpp>
 #include <globalq/schedule/tree.hpp>
@@ -72,37 +73,6 @@ double error_of(cp::thc_options const& how) {
       sum += std::pow(static_cast<double>(mean[i]) - static_cast<double>(x[i]), 2);
   });
   return sum / cases::norm2(x);
-}
-
-TEST(Thc, the_transform_twice_is_a_multiple_and_keeps_the_length) {
-  for (std::uint64_t d : {1UL, 2UL, 8UL, 1024UL}) {
-    vector const x = cases::values(d, 3, 100);
-    vector y = x;
-    cp::detail::hadamard(y.data(), d);
-    EXPECT_EQ(cases::norm2(y), static_cast<double>(d) * cases::norm2(x));  // integers: exact
-    cp::detail::hadamard(y.data(), d);
-    for (std::size_t i = 0; i < d; ++i) EXPECT_EQ(y[i], static_cast<float>(d) * x[i]);
-  }
-  for (std::uint64_t d : {1UL, 8UL, 16UL, 32UL, 4096UL}) {
-    vector x = cases::values(d, 8), y;
-    for (float& v : x) v *= 0.1F;  // sums are rounded
-    y = x;
-    cp::detail::hadamard(x.data(), d);
-    cp::detail::hadamard_portable(y.data(), d);
-    EXPECT_TRUE(cases::same_bits(x, y));
-    vector s(d, 1.0F), t(d, 1.0F);  // signs of part of the vector are those of the whole
-    gq::random::stream const bits{1, 2, 0, gq::random::purpose::rotate};
-    cp::detail::turn_signs(bits, 5, d, s.data());
-    for (std::uint64_t i = 0; i < d; ++i) cp::detail::turn_signs(bits, 5 + i, 1, t.data() + i);
-    EXPECT_EQ(s, t);
-  }
-  // row r, column c: (-1)^(bits that both have)
-  for (std::uint64_t c = 0; c < 8; ++c) {
-    vector unit(8);
-    unit[c] = 1;
-    cp::detail::hadamard(unit.data(), 8);
-    for (std::uint64_t r = 0; r < 8; ++r) EXPECT_EQ(unit[r], std::popcount(r & c) % 2 != 0 ? -1.0F : 1.0F);
-  }
 }
 
 TEST(Thc, the_ends_are_quantiles_of_a_normal_variable) {
@@ -267,11 +237,11 @@ TEST(Thc, a_value_beyond_the_largest_workers_range_is_cut_off_and_left) {
   gq::random::stream const signs{0, 0, 0, gq::random::purpose::rotate};
   vector x(d);
   x[where] = 1;
-  cp::detail::hadamard(x.data(), d);
-  cp::detail::turn_signs(signs, 0, d, x.data());
+  gq::kernel::hadamard(x.data(), d);
+  gq::kernel::turn_signs(signs, 0, d, x.data());
   auto const rotated = [&](vector v) {
-    cp::detail::turn_signs(signs, 0, d, v.data());
-    cp::detail::hadamard(v.data(), d);
+    gq::kernel::turn_signs(signs, 0, d, v.data());
+    gq::kernel::hadamard(v.data(), d);
     return v;
   };
   vector large(d);

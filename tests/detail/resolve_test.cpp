@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "globalq/operator/detail/facts_of.hpp"
+#include "globalq/operator/detail/midpoints.hpp"
 #include "globalq/schedule/allgather.hpp"
 #include "globalq/schedule/native.hpp"
 #include "globalq/schedule/ring.hpp"
@@ -329,8 +330,9 @@ TEST(Fingerprint, changes_with_every_field) {
       [](auto& f) { f.content = gq::detail::frame_content::floats; },
       [](auto& f) { f.grain = 3; },
       [](auto& f) { f.plain_tail = true; },
-      [](auto& f) { f.centered = [](auto&, auto&, auto, auto, auto, auto) {}; },
-      [](auto& f) { f.center = 1; },
+      [](auto& f) { f.chain = {std::make_shared<gq::detail::midpoints>(1, "centered", false)}; },
+      [](auto& f) { f.chain = {std::make_shared<gq::detail::midpoints>(2, "centered", false)}; },
+      [](auto& f) { f.chain = {std::make_shared<gq::detail::midpoints>(1, "another", false)}; },
       [](auto& f) { f.evenly_spaced = false; },
       [](auto& f) { f.binary = true; },
       [](auto& f) { f.zero_free = true; },

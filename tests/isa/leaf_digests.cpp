@@ -393,6 +393,15 @@ void values(digests& all, kernel::value_leaves const& leaf) {
     h.add(place, static_cast<std::size_t>(count) * 4);
   }
   all["scale_and_add"] = h.value();
+  hash rotations;
+  gq::random::stream const bits{1, 2, 0, gq::random::purpose::rotate};
+  for (std::uint64_t n = 1; n <= most; n *= 2) {
+    out.assign(x.f32.begin(), x.f32.begin() + most);
+    leaf.turn_signs(bits, 7, most, out.data());
+    leaf.hadamard(out.data(), n);
+    rotations.add(out.data(), out.size() * sizeof(float));
+  }
+  all["rotate"] = rotations.value();
 }
 
 /// All values of a 16-bit type, and float32 beside each of them and beside where rounding changes.

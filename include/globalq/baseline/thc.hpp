@@ -3,11 +3,11 @@
 /// @file
 /// @brief compressor: THC: rotated values, rounded to a table that all workers share, and added as small integers.
 
+#include "../kernel/host/value_leaves.hpp"
 #include "../schedule/native.hpp"
 #include "../schedule/scatter_reduce_allgather.hpp"
 #include "detail/caller.hpp"
 #include "detail/chosen.hpp"
-#include "detail/hadamard.hpp"
 #include "detail/position_table.hpp"
 #include "detail/round_up_or_down.hpp"
 
@@ -311,8 +311,8 @@ class thc {
         v[i] = static_cast<float>(static_cast<double>(x[b.first + i]) * down);
       std::fill_n(v + b.count, b.padded - b.count, 0.0F);
       double const norm = std::sqrt(detail::squares(v, b.count));
-      detail::turn_signs(signs, b.place, b.padded, v);
-      detail::hadamard(v, b.padded);
+      kernel::host::leaves_of_values().turn_signs(signs, b.place, b.padded, v);
+      kernel::host::leaves_of_values().hadamard(v, b.padded);
       ranges[k] = range_of(v, b, norm);
     });
     caller_.allgather(workers, std::span<float const>(ranges, blocks_.size()),
@@ -373,8 +373,8 @@ class thc {
   }
   void unrotate(kernel::host_executor const& on, random::stream const& signs) {
     each_block(on, [&](std::uint64_t, block const& b) {
-      detail::hadamard(rotated_.data() + b.place, b.padded);
-      detail::turn_signs(signs, b.place, b.padded, rotated_.data() + b.place);
+      kernel::host::leaves_of_values().hadamard(rotated_.data() + b.place, b.padded);
+      kernel::host::leaves_of_values().turn_signs(signs, b.place, b.padded, rotated_.data() + b.place);
     });
   }
   void copy_out(kernel::host_executor const& on, float* y) const {

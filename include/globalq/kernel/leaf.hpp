@@ -125,6 +125,9 @@ struct value_leaves {
   /// @returns false if nothing was written
   bool (*scales)(const_vector x, std::uint64_t first, std::uint64_t bucket, float extent, void* words,
                  float* gain);
+  /// kernel::hadamard() of a power of two of values, and kernel::turn_signs().
+  void (*hadamard)(float* x, std::uint64_t count);
+  void (*turn_signs)(random::stream const& bits, std::uint64_t first, std::uint64_t count, float* x);
 };
 
 }  // namespace GLOBALQ_ABI::kernel

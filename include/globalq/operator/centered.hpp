@@ -3,8 +3,8 @@
 /// @file
 /// @brief operator: min-max scaling instead of scaling by magnitude, for values far from zero.
 
-#include "detail/centered_codec.hpp"
-#include "detail/paired_operator.hpp"
+#include "detail/midpoints.hpp"
+#include "mapped.hpp"
 
 #include <string>
 
@@ -33,7 +33,7 @@ namespace GLOBALQ_ABI {
 /// @endcode
 /// @determinism as the operator's; the buckets of midpoints are compared in the fingerprint
 /// @source Markov 2024 (thesis), chapters 3 and 5: scaling by minimum and maximum of each bucket
-class centered : public detail::paired_operator<detail::centered_codec> {
+class centered : public mapped {
  public:
   /// One midpoint per bucket of the operator.
   /// @param op  a quantizer, any_quantizer or float32_tail
@@ -42,19 +42,16 @@ class centered : public detail::paired_operator<detail::centered_codec> {
       : centered(op, detail::facts_of(op).bucket) {}
   /// @param bucket  values that share a midpoint; 0: the whole vector
   template <class Operator>
-  centered(Operator const& op, std::uint64_t bucket)
-      : paired_operator(op, facts_in(detail::facts_of(op), bucket)) {
+  centered(Operator const& op, std::uint64_t bucket) : mapped(op, stage_of(detail::facts_of(op), bucket)) {
     static_assert(!std::is_same_v<Operator, uncompressed>,
                   "globalq: uncompressed values need no midpoints; use uncompressed without centered");
   }
 
  private:
-  static detail::operator_facts facts_in(detail::operator_facts f, std::uint64_t bucket) {
-    f.centered = detail::center;
-    f.center = bucket;
-    f.name += ", centered";
-    if (bucket != f.bucket) f.name += " in buckets of " + std::to_string(bucket);
-    return f;
+  static std::shared_ptr<stage const> stage_of(detail::operator_facts const& f, std::uint64_t bucket) {
+    return std::make_shared<detail::midpoints>(
+        bucket, bucket == f.bucket ? "centered" : "centered in buckets of " + std::to_string(bucket),
+        f.plain_tail && bucket == f.bucket);
   }
 };
 

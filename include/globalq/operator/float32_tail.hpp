@@ -3,8 +3,8 @@
 /// @file
 /// @brief operator: quantizes whole buckets and sends a short last bucket as float32.
 
-#include "detail/paired_operator.hpp"
-#include "detail/tail_codec.hpp"
+#include "detail/sectioned_codec.hpp"
+#include "detail/wrapped_operator.hpp"
 
 #include <string>
 
@@ -27,26 +27,32 @@ namespace GLOBALQ_ABI {
 /// @endcode
 /// @determinism as the operator's; tails are compared in the fingerprint
 /// @source Faghri et al. 2020 (ALQ, AMQ), appendix K: buckets across layers, a short last one in full precision
-class float32_tail : public detail::paired_operator<detail::tail_codec> {
+class float32_tail : public detail::wrapped_operator {
  public:
   /// @param op  a quantizer or any_quantizer, with a bucket
   /// @throws configuration_error for a centered operator; use centered{float32_tail{op}}
   template <class Operator>
   requires(!std::is_same_v<Operator, float32_tail>) float32_tail(Operator const& op)
-      : paired_operator(op, with_tail(detail::facts_of(op))) {
+      : wrapped_operator(op, with_tail(detail::facts_of(op)), wrap) {
     static_assert(!std::is_same_v<Operator, uncompressed>,
                   "globalq: all of an uncompressed vector is float32 already; remove float32_tail");
   }
 
  private:
   static detail::operator_facts with_tail(detail::operator_facts f) {
-    if (f.centered)
-      throw configuration_error("globalq: float32_tail: " + f.name +
-                                ": a tail of a centered operator is not supported; use "
-                                "centered{float32_tail{op}}");
+    if (!f.chain.empty())
+      throw configuration_error(
+          "globalq: float32_tail: " + f.name +
+          ": a tail of an operator with stages is not supported; put the stages before it, as in "
+          "centered{float32_tail{op}}");
     f.plain_tail = true;
     f.name += ", tail float32";
     return f;
+  }
+  static std::unique_ptr<detail::operator_codec> wrap(std::unique_ptr<detail::operator_codec> inner,
+                                                      detail::operator_facts const& f, std::size_t,
+                                                      kernel::host_executor const& on) {
+    return std::make_unique<detail::tail_codec>(std::move(inner), f.bucket, on);
   }
 };
 

@@ -92,7 +92,8 @@ void each_exchange(operator_facts const& op, std::uint64_t length, dtype type, b
   if (shares_scale(op)) f(std::uint64_t{1}, widths_of_scales(dtype::float64));
   if (op.own_norm != nullptr && op.local) f(std::uint64_t{1}, widths_of_scales(dtype::float64));
   if (std::uint64_t const buckets = buckets_of(op, length);
-      op.shares_norm() && buckets != 0 && (op.own_norm != nullptr || op.bucket != 0 || op.centered || sums))
+      op.shares_norm() && buckets != 0 &&
+      (op.own_norm != nullptr || op.bucket != 0 || !op.chain.empty() || sums))
     f(buckets, op.own_norm != nullptr ? widths_of_own_norms : widths_of_scales(type));
 }
 

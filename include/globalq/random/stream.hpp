@@ -30,7 +30,7 @@ enum class purpose : std::uint32_t {
   shift = 3,             ///< random shift of a worker's own values; group = bucket
   shift_requantize = 4,  ///< random shift of a partial sum; group = bucket
   select = 5,            ///< selection of coordinates (baseline::rand_k)
-  rotate = 6,            ///< signs of a randomized transform (baseline::thc)
+  rotate = 6,            ///< signs of a randomized transform (rotated, baseline::thc)
   start = 7  ///< initial value of an iteration (baseline::power_sgd), and ties of votes (sign_sgd)
 };
 

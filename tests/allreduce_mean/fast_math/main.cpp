@@ -115,6 +115,10 @@ int main(int argc, char** argv) {
        "ring"},
       {"table linf bucket 100 sra",
        gq::quantizer{gq::norm::l<>{gq::infinity, gq::infinity, 100}, table, stochastic, bits}, "sra"},
+      {"rotated centered local inf ring",
+       gq::rotated{
+           gq::centered{gq::quantizer{gq::norm::local<>{gq::infinity, 128}, uniform, stochastic, bits}}, 256},
+       "ring"},
       {"uncompressed ring", gq::uncompressed{}, "ring"},
   };
   for (named const& each : all) {

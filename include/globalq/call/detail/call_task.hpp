@@ -28,7 +28,7 @@ struct call_task {
   }
 
   /// Whether another vector is encoded in place of the caller's; it is computed after the handshake.
-  bool enters_other(operator_facts const& op) const { return schedule.sums_in_nodes || op.centered; }
+  bool enters_other(operator_facts const& op) const { return schedule.sums_in_nodes || !op.chain.empty(); }
   bool enters_others() const {
     return std::any_of(ops.slots.begin(), ops.slots.end(),
                        [this](group_slot const& s) { return enters_other(*s.facts); });
@@ -37,7 +37,7 @@ struct call_task {
   /// How the handshake determines the scale of a single vector.
   scale_rule rule_of(operator_facts const& op) const {
     scale_rule rule(op, type());
-    if (op.centered) rule.fixed_scale = 0;  // it applies to differences from midpoints
+    if (!op.chain.empty()) rule.fixed_scale = 0;  // it applies to mapped vectors
     // the encoded vector has not been measured yet: determine its scale as for buckets
     rule.by_bucket = rule.by_bucket || (enters_other(op) && op.has_codes() && rule.fixed_scale == 0);
     return rule;
@@ -48,7 +48,7 @@ struct call_task {
   }
 
   /// The properties of the call that do not depend on its vectors.
-  call common(int rank, int workers, std::uint64_t seed, std::int32_t wide) const {
+  call common(int rank, int workers, std::uint64_t seed, decision const& d) const {
     call c;
     c.rank = rank;
     c.workers = schedule.gathers ? 1 : workers;
@@ -60,7 +60,8 @@ struct call_task {
     }
     c.seed = seed;
     c.step = step;
-    c.wide = wide;
+    c.wide = d.wide;
+    c.top = d.top;
     return c;
   }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief call: vectors that are encoded in place of the caller's: sums of nodes, and differences from midpoints.
+/// @brief call: vectors that are encoded in place of the caller's: sums of nodes, mapped by the stages of operators.
 
-#include "../../operator/detail/centered_codec.hpp"
+#include "../../operator/detail/staged_codec.hpp"
 #include "grouped_codec.hpp"
 
 namespace GLOBALQ_ABI::detail {
@@ -23,9 +23,10 @@ class entered_vectors {
   void add(const_vector x, std::uint64_t length, segment part, operator_facts const& op, bool sums) {
     item i{x, {}, length, part, &op};
     if (memory_.size() == items_.size()) memory_.emplace_back();
-    if (sums || op.centered != nullptr) {
-      i.room.type = centered_type(x.type);
-      std::uint64_t const values = op.centered != nullptr ? centered_places(op.center, length).end : length;
+    if (sums || !op.chain.empty()) {
+      i.room.type = mapped_type(x.type);
+      std::uint64_t const values =
+          op.chain.empty() ? length : places_of(op.chain, length, op.chain.size() - 1).end;
       i.room.data = memory_[items_.size()].get(values * size_of(i.room.type)).data();
     }
     items_.push_back(i);
@@ -51,12 +52,23 @@ class entered_vectors {
     for (item& i : items_) i.x = {i.room.data, i.room.type};
   }
 
-  /// Subtracts the midpoints if the operator is centered.
-  void center() {
-    for (item& i : items_) {
-      if (i.op->centered == nullptr) continue;
-      i.op->centered(on_, *i.op, i.x, i.length, i.part, i.room);
-      i.x = {i.room.data, i.room.type};
+  /// Applies the stages of operators.
+  /// @param c  the call; vector k draws the random bits of step + k
+  void map(call const& c) {
+    for (std::size_t number = 0; number < items_.size(); ++number) {
+      item& i = items_[number];
+      if (!i.op->chain.empty() && i.x.type != i.room.type) {
+        converted(on_, i.x, i.part, i.room);
+        i.x = {i.room.data, i.room.type};
+      }
+      for (std::size_t k = 0; k < i.op->chain.size(); ++k) {
+        stage_call const each{
+            on_,        i.length, c.seed, c.step + number, c.rank, top_of(i.op->chain, c.top, k, i.room.type),
+            i.room.type};
+        i.op->chain[k]->enter(each, i.x, i.part, i.room,
+                              at(i.room, places_of(i.op->chain, i.length, k).sides));
+        i.x = {i.room.data, i.room.type};
+      }
     }
   }
 

@@ -174,7 +174,7 @@ class host_call {
               t.enters_other(op) ? infinity : call_setup::inner_order_of(op));
       lists = hash(hash(lists, m.length), static_cast<std::uint64_t>(m.x.type));
       values += m.length;
-      if (op.fixed_scale > 0 && !op.centered && !t.ops.single_vector)
+      if (op.fixed_scale > 0 && op.chain.empty() && !t.ops.single_vector)
         share = std::max(share, share_of_scale(op, places_.first_bucket(k), buckets_of(op, m.length)));
     }
     if (t.ops.single_vector) {
@@ -197,7 +197,7 @@ class host_call {
   /// Computes the scales and runs the schedule.
   void send(call_task const& t, partition const& cut, segment brought, decision const& d) {
     scale_floats(t, d);
-    call const c = t.common(workers_.rank(), workers_.size(), setup_.settings.seed, d.wide);
+    call const c = t.common(workers_.rank(), workers_.size(), setup_.settings.seed, d);
     std::span<vector_group::member const> const inside = t.enters_others() ? enter(t, c, brought) : t.members;
     scale(t, inside, brought, d);
     if (meter_.wants_errors() && t.ops.round() && encodes(t.schedule)) {
@@ -224,7 +224,7 @@ class host_call {
   bool encodes(schedule::erased const& schedule) const {
     return schedule.leads(workers_.rank(), workers_.size());
   }
-  /// Computes the vectors to encode: sums of nodes, then differences from midpoints.
+  /// Computes the vectors to encode: sums of nodes, mapped by the stages.
   std::span<vector_group::member const> enter(call_task const& t, call const& c, segment brought) {
     entered_.clear();
     for (std::size_t k = 0; k < t.members.size(); ++k)
@@ -236,7 +236,7 @@ class host_call {
     }
     {
       auto const timed = meter_.enter(phase::norm);
-      entered_.center();
+      entered_.map(c);
     }
     inside_.assign(t.members.begin(), t.members.end());
     double share = 0;
@@ -331,8 +331,19 @@ class host_call {
     float_scales_.clear();
     shared_.clear();
     int const n = workers_.size();
-    float_scale const most = float_scale_of(d.top, n, dtype::float64);
-    if (most.divisor == 1 && most.wide == 0) return;
+    auto const scale_of = [&](std::size_t k, double top) {
+      dtype const type = t.members[k].x.type;
+      stages const& chain = t.ops.facts(k).chain;
+      return top == 0 ? float_scale{} : float_scale_of(top_of(chain, top, chain.size(), type), n, type);
+    };
+    auto const needs_scale = [n](double top) {
+      float_scale const most = float_scale_of(top, n, dtype::float64);
+      return most.divisor != 1 || most.wide != 0;
+    };
+    bool needs = needs_scale(d.top);
+    for (group_slot const& slot : t.ops.slots)
+      needs = needs || needs_scale(top_of(slot.facts->chain, d.top, slot.facts->chain.size(), t.type()));
+    if (!needs) return;
     tops_.assign(t.members.size(), t.ops.single_vector ? d.top : 0.0);
     for (std::size_t k = 0; k < tops_.size() && !t.ops.single_vector; ++k) {
       operator_facts const& op = t.ops.facts(k);
@@ -341,9 +352,7 @@ class host_call {
         shared_.add(infinity, t.members[k].x.type, std::span(tops_).subspan(k, 1));
     }
     exchange_norms();
-    for (std::size_t k = 0; k < tops_.size(); ++k)
-      float_scales_.push_back(tops_[k] == 0 ? float_scale{}
-                                            : float_scale_of(tops_[k], n, t.members[k].x.type));
+    for (std::size_t k = 0; k < tops_.size(); ++k) float_scales_.push_back(scale_of(k, tops_[k]));
   }
 
   void exchange_norms() {

@@ -5,6 +5,7 @@
 
 #include "../add_tiles.hpp"
 #include "../block_statistic.hpp"
+#include "../hadamard.hpp"
 #include "../leaf.hpp"
 #include "../loops.hpp"
 #if GLOBALQ_AVX512
@@ -195,7 +196,9 @@ constexpr value_leaves make_value_leaves() {
           of_values::words,
           places,
           of_values::statistic,
-          of_values::scales};
+          of_values::scales,
+          hadamard<float>,
+          turn_signs<float>};
 }
 
 }  // namespace detail

@@ -85,34 +85,17 @@ inline sections with_tail(segment part, std::uint64_t bucket) {
   return {{part.first, whole}, {part.first + whole, rest}};
 }
 
-/// All values, and the midpoints of their buckets.
-/// @param center  values that share a midpoint; 0: the whole vector
-inline sections with_midpoints(segment part, std::uint64_t center) {
-  if (part.empty()) return {part, {}};
-  std::uint64_t const first = center == 0 ? 0 : part.first / center;
-  return {part, {first, center == 0 ? 1 : divide_up(part.first + part.count, center) - first}};
-}
-
 /// @brief The format of an operator's frames.
 class frame_format {
  public:
   /// @param levels  above zero
   frame_format(operator_facts const& op, std::uint32_t levels)
-      : codes_(op, levels),
-        floats_(!op.has_codes()),
-        tail_(op.plain_tail),
-        centered_(op.centered != nullptr),
-        center_(op.center) {}
+      : codes_(op, levels), floats_(!op.has_codes()), tail_(op.plain_tail), chain_(op.chain) {}
 
   /// Whether frames vary in length. bytes() is then the most.
   bool varies() const { return codes_.most_bytes != nullptr; }
 
-  std::size_t bytes(segment part, dtype type) const {
-    if (floats_) return floats_format::bytes(part.count);
-    if (!centered_) return bytes_with_tail(part, type);
-    sections const all = with_midpoints(part, center_);
-    return all.bytes(varies(), bytes_with_tail(all.values, type));
-  }
+  std::size_t bytes(segment part, dtype type) const { return part.empty() ? 0 : bytes_from(0, part, type); }
 
   /// The numbers of frames that a transport can add.
   payload::kind numbers() const {
@@ -123,18 +106,25 @@ class frame_format {
   }
 
  private:
-  std::size_t bytes_with_tail(segment part, dtype type) const {
-    if (!tail_) return bytes_of_codes(part, type);
-    sections const all = with_tail(part, codes_.bucket);
-    return all.bytes(varies(), bytes_of_codes(all.values, type));
+  /// Bytes of a frame of an operator without the first stages of the chain.
+  std::size_t bytes_from(std::size_t number, segment part, dtype type) const {
+    if (number == chain_.size()) return bytes_with_tail(part, type);
+    return sections{part, chain_[number]->side_values(part)}.bytes(varies(),
+                                                                   bytes_from(number + 1, part, type));
   }
-  std::size_t bytes_of_codes(segment part, dtype type) const {
+  std::size_t bytes_with_tail(segment part, dtype type) const {
+    if (!tail_) return bytes_of_content(part, type);
+    sections const all = with_tail(part, codes_.bucket);
+    return all.bytes(varies(), bytes_of_content(all.values, type));
+  }
+  std::size_t bytes_of_content(segment part, dtype type) const {
+    if (floats_) return floats_format::bytes(part.count);
     return varies() ? codes_.bytes(part, type) : codes_.codes_format::bytes(part, type);
   }
 
   coded_format codes_;
-  bool floats_, tail_, centered_;
-  std::uint64_t center_;
+  bool floats_, tail_;
+  stages chain_;
 };
 
 }  // namespace GLOBALQ_ABI::detail

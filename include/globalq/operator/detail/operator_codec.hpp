@@ -36,6 +36,7 @@ struct call {
       bucket_scales;  ///< scales of buckets in units of 2^wide: of all workers, or own (local)
   int wide = 0;
   float_scale floats;                     ///< in host memory
+  double top = 0;                         ///< in host memory: max|x| of all workers
   kernel::agreed_call* agreed = nullptr;  ///< on a stream: contains wide when the kernels run
   bool settled = false;                   ///< on a stream: agreed contains the scales of the whole vector too
   bool scales_written = false;  ///< on a stream: a kernel before combine() writes local scales to the frame

@@ -15,17 +15,19 @@ GLOBALQ_DECL std::uint64_t fingerprint(schedule_facts const& s) {
 }
 
 GLOBALQ_DECL std::uint64_t fingerprint(operator_facts const& op, resolution const& r) {
-  auto const& [name, before, content, grain, plain_tail, centered, center, evenly_spaced, binary, zero_free,
-               size, limit, q, p, bucket, local, fixed_scale, own_norm, unbiased, shifts, integer_wire,
-               largest_code, wire_bits, wire_bytes, most_bytes, wire, reduce, largest_sum, codes_end,
-               policies, levels, magnitudes] = op;
+  auto const& [name, before, content, grain, plain_tail, chain, evenly_spaced, binary, zero_free, size, limit,
+               q, p, bucket, local, fixed_scale, own_norm, unbiased, shifts, integer_wire, largest_code,
+               wire_bits, wire_bytes, most_bytes, wire, reduce, largest_sum, codes_end, policies, levels,
+               magnitudes] = op;
   auto const& [order, quantum, in_byte] = q;
   auto const& [how, resolved_size, headroom, refusal] = r;
   std::uint64_t const h =
-      hash_fields(0, name, before, content, grain, plain_tail, centered, center, evenly_spaced, binary,
-                  zero_free, size, limit, order, quantum, in_byte, p, bucket, local, fixed_scale, unbiased,
-                  shifts, integer_wire, largest_code, wire_bits, most_bytes, wire, reduce, policies);
-  return hash_fields(h, how, resolved_size, headroom, refusal);
+      hash_fields(0, name, before, content, grain, plain_tail, evenly_spaced, binary, zero_free, size, limit,
+                  order, quantum, in_byte, p, bucket, local, fixed_scale, unbiased, shifts, integer_wire,
+                  largest_code, wire_bits, most_bytes, wire, reduce, policies);
+  std::uint64_t maps = h;
+  for (auto const& map : chain) maps = hash_fields(maps, map->name(), map->grain());
+  return hash_fields(maps, how, resolved_size, headroom, refusal);
 }
 
 GLOBALQ_DECL std::string length_refusal(std::uint64_t length) {
@@ -137,10 +139,10 @@ GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& 
     return refuse(
         {"schedule native adds integer frames and supports no float32 tail; use schedule ring, tree, sra or "
          "allgather, or remove float32_tail"});
-  if (op.centered && s.native)
+  if (op.has_sides() && s.native)
     return refuse(
-        {"schedule native adds integer frames and supports no midpoints; use schedule ring, tree, sra or "
-         "allgather"});
+        {"schedule native adds integer frames and supports no midpoints or other side values of stages; use "
+         "schedule ring, tree, sra or allgather"});
   r.how = choose_method(op, s);
   if (op.wire_bits < 1)
     return refuse({"codes of wire ", op.wire, " have ", op.wire_bits,
@@ -150,7 +152,9 @@ GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& 
   };
   if (bad_order(op.q) || bad_order(op.p))
     return refuse({"an order of the norm is not valid; use 1 to 64 or infinity"});
-  if (std::max(op.bucket, op.center) > (std::uint64_t{1} << 48))
+  auto const too_long = [](std::uint64_t bucket) { return bucket > (std::uint64_t{1} << 48); };
+  if (too_long(op.bucket) ||
+      std::any_of(op.chain.begin(), op.chain.end(), [&](auto const& map) { return too_long(map->grain()); }))
     return refuse({"a bucket has more than 2^48 values; use 0 for the whole vector"});
   if (op.fixed_scale < 0 || !(op.fixed_scale <= 1e300))
     return refuse({"norm::fixed has no valid scale; use a scale above 0 and at most 1e300"});

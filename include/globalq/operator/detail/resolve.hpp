@@ -8,6 +8,7 @@
 #include "../../core/error.hpp"
 #include "../../norm/order.hpp"
 #include "../../random/stream.hpp"
+#include "../stage.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -18,10 +19,6 @@
 #include <vector>
 
 namespace GLOBALQ_ABI {
-
-namespace kernel {
-class host_executor;
-}
 
 /// The method that computes the codes of a sum from the codes of several workers.
 enum class method : std::uint8_t {
@@ -101,10 +98,7 @@ struct operator_facts {
   frame_content content = frame_content::codes;
   std::uint64_t grain = 1;  ///< segments begin at multiples of it, of buckets and of random tiles
   bool plain_tail = false;  ///< a short last bucket travels as float32
-  /// Subtracts the midpoints of buckets, if the operator is centered; else null. Midpoints travel as float32.
-  void (*centered)(kernel::host_executor const& on, operator_facts const& op, const_vector x,
-                   std::uint64_t length, segment part, mutable_vector to) = nullptr;
-  std::uint64_t center = 0;  ///< values that share a midpoint; 0: the whole vector
+  stages chain;             ///< maps before encoding, the first one first
   bool evenly_spaced = false;
   bool binary = false;  ///< base-2 exponential levels
   bool zero_free = false;
@@ -140,7 +134,13 @@ struct operator_facts {
   /// Whether values are rounded, with random words.
   bool rounds() const { return has_codes(); }
   /// Whether frames hold floats, alone or beside codes.
-  bool sends_floats() const { return !has_codes() || plain_tail || centered != nullptr; }
+  bool sends_floats() const { return !has_codes() || plain_tail || has_sides(); }
+  /// Whether a stage sends side values.
+  bool has_sides() const {
+    return std::any_of(chain.begin(), chain.end(), [](auto const& map) {
+      return !map->side_values({0, 1}).empty();
+    });
+  }
   /// Whether the workers' norms are combined to a common scale.
   bool shares_norm() const { return has_codes() && !local && fixed_scale == 0; }
 };
@@ -157,7 +157,8 @@ inline operator_facts prepared(operator_facts f, std::string const& how) {
 inline std::uint64_t grain_of(operator_facts const& op) {
   std::uint64_t grain = std::lcm(op.grain, std::uint64_t{random::tile_values});
   if (op.bucket != 0) grain = std::lcm(op.bucket, grain);
-  if (op.center != 0) grain = std::lcm(op.center, grain);
+  for (auto const& map : op.chain)
+    if (map->grain() != 0) grain = std::lcm(map->grain(), grain);
   return grain;
 }
 
@@ -166,9 +167,9 @@ inline std::uint64_t buckets_of(operator_facts const& op, std::uint64_t length) 
   return length == 0 ? 0 : (op.bucket == 0 ? 1 : divide_up(length, op.bucket));
 }
 
-/// Whether workers exchange, after the handshake, their largest values relative to a fixed scale: midpoints are
-/// subtracted only then.
-inline bool shares_scale(operator_facts const& op) { return op.centered != nullptr && op.fixed_scale > 0; }
+/// Whether workers exchange, after the handshake, their largest values relative to a fixed scale: stages map them only
+/// then.
+inline bool shares_scale(operator_facts const& op) { return !op.chain.empty() && op.fixed_scale > 0; }
 
 /// The result of resolve(): a method with its numbers, or an error text.
 struct resolution {

@@ -19,10 +19,12 @@ operator_facts single_worker_facts(Operator const& op) {
         "globalq: vector_codec: a float32 tail needs a scale that only a call agrees on; encode whole "
         "buckets "
         "without float32_tail, and send the remaining values as float32");
-  if (facts.centered)
+  if (!facts.chain.empty())
     throw configuration_error(
-        "globalq: vector_codec: midpoints need a scale that only a call agrees on; subtract the midpoints, "
-        "encode without centered, and send the midpoints as float32");
+        "globalq: vector_codec: " + facts.chain.front()->name() +
+        " is a stage of calls: midpoints and other side values need a scale that only a call agrees on; map "
+        "the "
+        "vector yourself, encode without the stage, and send its side values as float32");
   facts.local = facts.fixed_scale == 0;
   facts.reduce = request::automatic;
   return facts;

@@ -21,9 +21,9 @@
 
 namespace GLOBALQ_ABI::detail {
 
-class paired_codec : public operator_codec {
+class sectioned_codec : public operator_codec {
  public:
-  paired_codec(std::unique_ptr<operator_codec> quantized, kernel::host_executor const& on)
+  sectioned_codec(std::unique_ptr<operator_codec> quantized, kernel::host_executor const& on)
       : quantized_(std::move(quantized)), plain_(on) {}
 
   void set_levels(levels::detail::level_table const& levels) override { quantized_->set_levels(levels); }
@@ -76,7 +76,10 @@ class paired_codec : public operator_codec {
     collect_faults();
   }
 
-  payload numbers(segment, std::span<std::byte>) const override { return {}; }
+  payload numbers(segment part, std::span<std::byte> frame) const override {
+    sections const all = cut(part);
+    return all.floats.empty() ? quantized_->numbers(all.values, frame) : payload{};
+  }
 
  protected:
   /// The sections of a segment's frame.
@@ -121,6 +124,25 @@ class paired_codec : public operator_codec {
   std::unique_ptr<operator_codec> quantized_;
   plain_codec plain_;
   std::vector<source> first_, second_;  ///< the frames inside the sources of a call
+};
+
+/// The codec of float32_tail: whole buckets by an operator, the remaining values as float32.
+class tail_codec final : public sectioned_codec {
+ public:
+  /// @param whole   the codec of the operator
+  /// @param bucket  of the operator, above 0
+  tail_codec(std::unique_ptr<operator_codec> whole, std::uint64_t bucket, kernel::host_executor const& on)
+      : sectioned_codec(std::move(whole), on), bucket_(bucket) {}
+
+  void begin(call const& c) override {
+    operator_codec::begin(c);
+    begin_both(c, c);
+  }
+
+ private:
+  sections cut(segment part) const override { return with_tail(part, bucket_); }
+
+  std::uint64_t bucket_;
 };
 
 }  // namespace GLOBALQ_ABI::detail

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief operator: an operator with a stage before it.
+
+#include "detail/staged_codec.hpp"
+#include "detail/wrapped_operator.hpp"
+#include "stage.hpp"
+
+namespace GLOBALQ_ABI {
+
+/// @brief Applies a stage to vectors before an operator, and undoes it after the operator's mean.
+///
+/// Works in every call in host memory: allreduce_mean over ring, tree, sra, allgather and hierarchical,
+/// reduce_scatter_mean, all_gather, groups and layers. Calls on a stream and vector_codec refuse it, and so does schedule
+/// native if the stage has side values. A plan's theta refers to the squares of mapped values.
+/// @code
+/// gq::allreduce_mean mean{workers, gq::mapped{gq::operators::qsgd(4, 128), std::make_shared<my_stage const>()}};
+/// @endcode
+/// @determinism as the operator's; names of stages are compared in the fingerprint
+class mapped : public detail::wrapped_operator {
+ public:
+  /// @param op   a quantizer or any_quantizer; its stages follow this one
+  /// @param map  shared by all copies and calls
+  /// @throws configuration_error if it is null
+  template <class Operator>
+  mapped(Operator const& op, std::shared_ptr<stage const> map)
+      : wrapped_operator(op, facts_in(detail::facts_of(op), std::move(map)), wrap) {}
+
+ private:
+  static detail::operator_facts facts_in(detail::operator_facts f, std::shared_ptr<stage const> map) {
+    if (map == nullptr)
+      throw configuration_error("globalq: mapped: " + f.name +
+                                ": the stage is null; pass std::make_shared of a class derived from stage");
+    f.name += ", " + map->name();
+    f.chain.insert(f.chain.begin(), std::move(map));
+    return f;
+  }
+  static std::unique_ptr<detail::operator_codec> wrap(std::unique_ptr<detail::operator_codec> inner,
+                                                      detail::operator_facts const& f,
+                                                      std::size_t inner_stages,
+                                                      kernel::host_executor const& on) {
+    return std::make_unique<detail::staged_codec>(std::move(inner), f, f.chain.size() - inner_stages - 1, on);
+  }
+};
+
+}  // namespace GLOBALQ_ABI
