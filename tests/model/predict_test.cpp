@@ -7,6 +7,8 @@
 #include <globalq/model/calibrate.hpp>
 #include <globalq/model/errors.hpp>
 #include <globalq/model/predict.hpp>
+#include <globalq/operator/centered.hpp>
+#include <globalq/operator/rotated.hpp>
 #include <globalq/transport/threads.hpp>
 
 #include <gmock/gmock.h>
@@ -250,6 +252,18 @@ TEST_P(Calibrate, gives_all_workers_the_same_numbers_that_can_be_predicted_from)
     got[static_cast<std::size_t>(workers.rank())] = numbers(c, m);
   });
   for (auto const& numbers : got) EXPECT_EQ(numbers, got[0]);
+}
+
+/// Stages need room beside the vector, for their side values.
+TEST(Calibrate, times_operators_with_stages) {
+  gq::transport::threads cluster{2};
+  cluster.run([](auto& workers) {
+    model::calibration_settings const little{.message_bytes = 8192, .repeats = 2, .values = 4096};
+    gq::any_quantizer const op = gq::rotated{gq::centered{uniform4, 16}, 64};
+    auto const m = model::calibrate_operator(workers, "mapped", op, little, Kokkos::Serial());
+    EXPECT_GT(m.costs_of(gq::method::requantize)->norm, 0);
+    EXPECT_GT(m.costs_of(gq::method::requantize)->decode, 0);
+  });
 }
 
 TEST(Calibrate, keeps_to_its_budget) {

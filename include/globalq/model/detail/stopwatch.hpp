@@ -29,26 +29,30 @@ class stopwatch {
       : on_(on),
         facts_(facts),
         codec_(globalq::detail::make_codec(op, facts, r, on)),
-        x_(values),
+        x_(facts.chain.empty() ? values
+                               : globalq::detail::places_of(facts.chain, values, facts.chain.size() - 1).end),
         y_(values),
         bucket_scales_(facts.bucket == 0 ? 1 : divide_up(values, facts.bucket),
                        facts.fixed_scale > 0 ? facts.fixed_scale : 4.0),
         statistics_(bucket_scales_.size()),
         decoded_(r.how == method::none ? 2 : 1) {
     std::uint32_t state = 1;
-    for (float& v : x_) {  // sums of two uniform numbers: most values are small, none above 2
+    for (std::uint64_t i = 0; i < values;
+         ++i) {  // sums of two uniform numbers: most values are small, none above 2
       float sum = 0;
       for (int k = 0; k < 2; ++k) {
         state = state * 1664525U + 1013904223U;
         sum += static_cast<float>(static_cast<std::int32_t>(state >> 8) - (1 << 23)) * 0x1p-23F;
       }
-      v = sum * (facts.fixed_scale > 0 ? static_cast<float>(facts.fixed_scale) / 4 : 1.0F);
+      x_[i] = sum * (facts.fixed_scale > 0 ? static_cast<float>(facts.fixed_scale) / 4 : 1.0F);
     }
+    if (!facts.chain.empty()) given_.assign(x_.begin(), x_.begin() + static_cast<std::ptrdiff_t>(values));
     globalq::detail::call c;
     c.x = {x_.data(), dtype::float32};
     c.y = {y_.data(), dtype::float32};
     c.length = values;
     c.workers = 2;
+    c.top = facts.fixed_scale > 0 ? facts.fixed_scale : 2;
     c.bucket_scales = bucket_scales_;
     codec_->begin(c);
     globalq::partition const cut(values, 1, globalq::detail::grain_of(facts),
@@ -63,16 +67,17 @@ class stopwatch {
   }
 
   static constexpr std::size_t phases = 5;
-  /// Seconds of: norms, encoding, encoding with one frame added, decoding, and encoding the shortest segment.
+  /// Seconds of: stages and norms, encoding, encoding with one frame added, decoding, and encoding the shortest segment.
   std::array<double, phases> run() {
     std::array<double, phases> s{};
     std::uint32_t const q = facts_.q.value;
     s[0] = time([&] {
-      norm::bucket_statistics(on_, x_.size(), facts_.bucket, q,
+      enter_stages();
+      norm::bucket_statistics(on_, y_.size(), facts_.bucket, q,
                               norm::input_block{const_vector{x_.data(), dtype::float32}, q}, statistics_,
                               parts_);
       if (facts_.own_norm != nullptr)
-        facts_.own_norm->measure(on_, {x_.data(), dtype::float32}, x_.size(), facts_.bucket, own_,
+        facts_.own_norm->measure(on_, {x_.data(), dtype::float32}, y_.size(), facts_.bucket, own_,
                                  own_parts_);
     });
     s[1] = time([&] {
@@ -102,7 +107,7 @@ class stopwatch {
 
   /// @param s  the result of run(), for all values
   work costs(std::array<double, phases> const& s) const {
-    double const d = static_cast<double>(x_.size());
+    double const d = static_cast<double>(y_.size());
     work w;
     w.norm = s[0] / d;
     w.encode = s[1] / d;
@@ -113,6 +118,20 @@ class stopwatch {
   }
 
  private:
+  /// Maps the given vector.
+  void enter_stages() {
+    const_vector x{given_.data(), dtype::float32};
+    mutable_vector const to{x_.data(), dtype::float32};
+    for (std::size_t k = 0; k < facts_.chain.size(); ++k) {
+      using namespace globalq::detail;
+      double const top = facts_.fixed_scale > 0 ? facts_.fixed_scale : 2;
+      stage_call const c{on_,           y_.size(), 1, 1, 0, top_of(facts_.chain, top, k, dtype::float32),
+                         dtype::float32};
+      facts_.chain[k]->enter(c, x, {0, y_.size()}, to, at(to, places_of(facts_.chain, y_.size(), k).sides));
+      x = {to.data, to.type};
+    }
+  }
+
   struct piece {
     segment part;
     std::vector<std::byte> one, two;  // frames of one term and of two
@@ -132,7 +151,7 @@ class stopwatch {
   kernel::host_executor on_;
   globalq::detail::operator_facts facts_;
   std::unique_ptr<globalq::detail::operator_codec> codec_;
-  std::vector<float> x_, y_;
+  std::vector<float> x_, y_, given_;
   std::vector<double> bucket_scales_;
   std::vector<norm::statistic> statistics_, parts_;
   std::vector<globalq::detail::own_statistic> own_ = std::vector<globalq::detail::own_statistic>(
