@@ -3,7 +3,7 @@
 /// @brief Averaging around midpoints: the same bits everywhere, unbiased, of the variance of the range, exact for equal
 ///        values; and what is not finite.
 
-#include "tests/support/cases.hpp"
+#include "tests/quantizer/checked_mean.hpp"
 
 #include <globalq/collective/allreduce_mean.hpp>
 #include <globalq/operator/centered.hpp>
@@ -39,28 +39,8 @@ vectors<T> around(double offset, int n, std::size_t d) {
 template <class T>
 vectors<T> results(vectors<T> const& x, std::string const& words, std::string const& schedule,
                    std::uint64_t bucket, std::uint64_t step = 3) {
-  vectors<T> y(x.size());
-  std::vector<std::uint64_t> sent(x.size());
-  std::uint64_t planned = 0;
-  gq::any_quantizer const op = gq::centered{gq::named::make(gq::named::read_operator(words).words), bucket};
-  gq::transport::threads cluster{static_cast<int>(x.size()), {.deadline = std::chrono::seconds{60}}};
-  cluster.run([&](auto& workers) {
-    auto const r = static_cast<std::size_t>(workers.rank());
-    gq::allreduce_mean mean{workers, op, gq::schedule::any{schedule}, {.seed = 5}};
-    y[r].resize(x[r].size());
-    std::uint64_t const before = workers.bytes_sent();
-    mean(x[r], y[r], step);
-    sent[r] = workers.bytes_sent() - before;
-    if (r == 0) planned = mean.plan(x[r].size(), gq::dtype_of<T>::value).bytes_sent;
-    auto in_place = x[r];
-    mean(in_place, step);
-    EXPECT_TRUE(same_bytes(in_place, y[r]));
-  });
-  for (auto const& each : y) EXPECT_TRUE(same_bytes(each, y[0])) << words << " on " << schedule;
-  if (y[0].empty() || std::isfinite(to_double(y[0][0]))) {  // nothing is sent of values that are not
-    EXPECT_EQ(*std::max_element(sent.begin(), sent.end()), planned) << words << " on " << schedule;
-  }
-  return y;
+  return checked_mean(x, gq::centered{gq::named::make(gq::named::read_operator(words).words), bucket},
+                      schedule, step);
 }
 
 template <class T>

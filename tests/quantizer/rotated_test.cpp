@@ -3,7 +3,7 @@
 /// @brief Rotation before an operator: the same bits everywhere, an exact inverse where sums are exact, unbiased, less variance on
 ///        heavy tails, no overflow; and a stage of a user.
 
-#include "tests/support/cases.hpp"
+#include "tests/quantizer/checked_mean.hpp"
 
 #include <globalq/collective/all_gather.hpp>
 #include <globalq/collective/allreduce_mean.hpp>
@@ -11,6 +11,7 @@
 #include <globalq/kernel/hadamard.hpp>
 #include <globalq/operator/centered.hpp>
 #include <globalq/operator/float32_tail.hpp>
+#include <globalq/operator/mapped.hpp>
 #include <globalq/operator/rotated.hpp>
 #include <globalq/transport/threads.hpp>
 
@@ -51,33 +52,10 @@ double mean_of(vectors<T> const& x, std::size_t i) {
   return mean;
 }
 
-/// What worker 0 holds after a call; all hold the same, in place too, and send what the plan says.
 template <class T>
 std::vector<T> result(vectors<T> const& x, gq::any_quantizer const& op, std::string const& schedule,
                       std::uint64_t step = 3) {
-  vectors<T> y(x.size());
-  std::vector<std::uint64_t> sent(x.size());
-  std::uint64_t planned = 0;
-  bool modeled = false;
-  gq::transport::threads cluster{static_cast<int>(x.size()), {.deadline = std::chrono::seconds{60}}};
-  cluster.run([&](auto& workers) {
-    auto const r = static_cast<std::size_t>(workers.rank());
-    gq::allreduce_mean mean{workers, op, gq::schedule::any{schedule}, {.seed = 5}};
-    y[r].resize(x[r].size());
-    std::uint64_t const before = workers.bytes_sent();
-    mean(x[r], y[r], step);
-    sent[r] = workers.bytes_sent() - before;
-    gq::plan const p = mean.plan(x[r].size(), gq::dtype_of<T>::value);
-    if (r == 0) planned = p.bytes_sent, modeled = p.bytes_modeled;
-    auto in_place = x[r];
-    mean(in_place, step);
-    EXPECT_TRUE(same_bytes(in_place, y[r])) << op.facts().name << " on " << schedule;
-  });
-  for (auto const& each : y) EXPECT_TRUE(same_bytes(each, y[0])) << op.facts().name << " on " << schedule;
-  if (!x[0].empty() && !modeled) {
-    EXPECT_EQ(*std::max_element(sent.begin(), sent.end()), planned) << op.facts().name << " on " << schedule;
-  }
-  return y[0];
+  return checked_mean(x, op, schedule, step)[0];
 }
 
 template <class T>
