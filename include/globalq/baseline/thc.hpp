@@ -311,8 +311,8 @@ class thc {
         v[i] = static_cast<float>(static_cast<double>(x[b.first + i]) * down);
       std::fill_n(v + b.count, b.padded - b.count, 0.0F);
       double const norm = std::sqrt(detail::squares(v, b.count));
-      kernel::host::leaves_of_values().turn_signs(signs, b.place, b.padded, v);
-      kernel::host::leaves_of_values().hadamard(v, b.padded);
+      leaf_->turn_signs(signs, b.place, b.padded, v);
+      leaf_->hadamard(v, b.padded);
       ranges[k] = range_of(v, b, norm);
     });
     caller_.allgather(workers, std::span<float const>(ranges, blocks_.size()),
@@ -373,8 +373,8 @@ class thc {
   }
   void unrotate(kernel::host_executor const& on, random::stream const& signs) {
     each_block(on, [&](std::uint64_t, block const& b) {
-      kernel::host::leaves_of_values().hadamard(rotated_.data() + b.place, b.padded);
-      kernel::host::leaves_of_values().turn_signs(signs, b.place, b.padded, rotated_.data() + b.place);
+      leaf_->hadamard(rotated_.data() + b.place, b.padded);
+      leaf_->turn_signs(signs, b.place, b.padded, rotated_.data() + b.place);
     });
   }
   void copy_out(kernel::host_executor const& on, float* y) const {
@@ -391,6 +391,7 @@ class thc {
   std::vector<block> blocks_;
   std::uint64_t total_ = 0;
   std::vector<float> rotated_, sums_;
+  kernel::value_leaves const* leaf_ = &kernel::host::leaves_of_values();
   std::vector<std::uint16_t> positions_, own_;
 };
 

@@ -165,21 +165,6 @@ inline const_vector at(const_vector x, std::uint64_t first) {
   return {at(mutable_vector{const_cast<void*>(x.data), x.type}, first).data, x.type};
 }
 
-/// Calls f with a typed pointer to the values.
-template <class F>
-void with_values(const_vector x, F const& f) {
-  switch (x.type) {
-    case dtype::float64:
-      return f(static_cast<double const*>(x.data));
-    case dtype::float16:
-      return f(static_cast<float16 const*>(x.data));
-    case dtype::bfloat16:
-      return f(static_cast<bfloat16 const*>(x.data));
-    default:
-      return f(static_cast<float const*>(x.data));
-  }
-}
-
 /// Converts a float32 result in units of a scale to a value of the vector: multiplies by @c factor, then by @c post.
 ///
 /// @c post is 1 unless the scale is near the ends of float32's range, where one factor would overflow or underflow.

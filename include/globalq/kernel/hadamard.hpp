@@ -29,12 +29,6 @@ GLOBALQ_LOOP void butterflies(T* x, std::uint64_t count, std::uint64_t reach) {
   }
 }
 
-/// hadamard() in portable code.
-template <class T>
-void hadamard_portable(T* x, std::uint64_t count) {
-  for (std::uint64_t reach = 1; reach < count; reach *= 2) butterflies(x, count, reach);
-}
-
 #if GLOBALQ_AVX512
 /// The stages of reach 1 to 8, in registers: a value's partner, plus or minus the value. The same sums, so the same
 /// bits.

@@ -106,5 +106,23 @@ inline double top_of(stages const& chain, double top, std::size_t number, dtype 
   return top;
 }
 
+/// Values of the memory of a mapped vector.
+inline std::uint64_t values_of(stages const& chain, std::uint64_t length) {
+  return chain.empty() ? length : places_of(chain, length, chain.size() - 1).end;
+}
+
+/// Applies all stages to a part of a vector.
+/// @param c     the call, with the bound of the vector
+/// @param x     of the call's type; may be @p room
+/// @param room  values_of() values
+inline void enter(stages const& chain, stage_call c, const_vector x, segment part, mutable_vector room) {
+  double const top = c.top;
+  for (std::size_t k = 0; k < chain.size(); ++k) {
+    c.top = top_of(chain, top, k, c.type);
+    chain[k]->enter(c, x, part, room, at(room, places_of(chain, c.length, k).sides));
+    x = {room.data, room.type};
+  }
+}
+
 }  // namespace detail
 }  // namespace GLOBALQ_ABI

@@ -25,9 +25,7 @@ class entered_vectors {
     if (memory_.size() == items_.size()) memory_.emplace_back();
     if (sums || !op.chain.empty()) {
       i.room.type = mapped_type(x.type);
-      std::uint64_t const values =
-          op.chain.empty() ? length : places_of(op.chain, length, op.chain.size() - 1).end;
-      i.room.data = memory_[items_.size()].get(values * size_of(i.room.type)).data();
+      i.room.data = memory_[items_.size()].get(values_of(op.chain, length) * size_of(i.room.type)).data();
     }
     items_.push_back(i);
   }
@@ -57,18 +55,15 @@ class entered_vectors {
   void map(call const& c) {
     for (std::size_t number = 0; number < items_.size(); ++number) {
       item& i = items_[number];
-      if (!i.op->chain.empty() && i.x.type != i.room.type) {
-        converted(on_, i.x, i.part, i.room);
-        i.x = {i.room.data, i.room.type};
+      if (i.op->chain.empty()) continue;
+      const_vector const mapped{i.room.data, i.room.type};
+      if (i.x.type != mapped.type) {
+        widen(on_, i.x, i.part, static_cast<float*>(i.room.data));
+        i.x = mapped;
       }
-      for (std::size_t k = 0; k < i.op->chain.size(); ++k) {
-        stage_call const each{
-            on_,        i.length, c.seed, c.step + number, c.rank, top_of(i.op->chain, c.top, k, i.room.type),
-            i.room.type};
-        i.op->chain[k]->enter(each, i.x, i.part, i.room,
-                              at(i.room, places_of(i.op->chain, i.length, k).sides));
-        i.x = {i.room.data, i.room.type};
-      }
+      enter(i.op->chain, {on_, i.length, c.seed, c.step + number, c.rank, c.top, mapped.type}, i.x, i.part,
+            i.room);
+      i.x = mapped;
     }
   }
 

@@ -174,7 +174,7 @@ class host_call {
               t.enters_other(op) ? infinity : call_setup::inner_order_of(op));
       lists = hash(hash(lists, m.length), static_cast<std::uint64_t>(m.x.type));
       values += m.length;
-      if (op.fixed_scale > 0 && op.chain.empty() && !t.ops.single_vector)
+      if (op.fixed_scale > 0 && !shares_scale(op) && !t.ops.single_vector)
         share = std::max(share, share_of_scale(op, places_.first_bucket(k), buckets_of(op, m.length)));
     }
     if (t.ops.single_vector) {

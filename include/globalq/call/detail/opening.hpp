@@ -311,9 +311,9 @@ GLOBALQ_FUNCTION decision decide(opening_record const* all, int n, scale_rule co
   // near the largest float64, sums and norms may overflow although the mean does not
   d.wide = e > 900 ? 128 : 0;
   if (rule.floats) {
-    float_scale const plain = float_scale_of(d.top, n, rule.type);
-    d.scale = plain.divisor;
-    d.wide = plain.wide;
+    float_scale const floats = float_scale_of(d.top, n, rule.type);
+    d.scale = floats.divisor;
+    d.wide = floats.wide;
   } else if (rule.fixed_scale > 0) {
     if (d.top > rule.fixed_scale) d.what = call_status::beyond_scale;
     d.scale = rounded(rule.fixed_scale * power_of_two(-d.wide));

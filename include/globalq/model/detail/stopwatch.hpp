@@ -29,16 +29,15 @@ class stopwatch {
       : on_(on),
         facts_(facts),
         codec_(globalq::detail::make_codec(op, facts, r, on)),
-        x_(facts.chain.empty() ? values
-                               : globalq::detail::places_of(facts.chain, values, facts.chain.size() - 1).end),
+        x_(globalq::detail::values_of(facts.chain, values)),
         y_(values),
         bucket_scales_(facts.bucket == 0 ? 1 : divide_up(values, facts.bucket),
                        facts.fixed_scale > 0 ? facts.fixed_scale : 4.0),
         statistics_(bucket_scales_.size()),
         decoded_(r.how == method::none ? 2 : 1) {
     std::uint32_t state = 1;
-    for (std::uint64_t i = 0; i < values;
-         ++i) {  // sums of two uniform numbers: most values are small, none above 2
+    // sums of two uniform numbers: most values are small, none above 2
+    for (std::uint64_t i = 0; i < values; ++i) {
       float sum = 0;
       for (int k = 0; k < 2; ++k) {
         state = state * 1664525U + 1013904223U;
@@ -52,7 +51,7 @@ class stopwatch {
     c.y = {y_.data(), dtype::float32};
     c.length = values;
     c.workers = 2;
-    c.top = facts.fixed_scale > 0 ? facts.fixed_scale : 2;
+    c.top = top();
     c.bucket_scales = bucket_scales_;
     codec_->begin(c);
     globalq::partition const cut(values, 1, globalq::detail::grain_of(facts),
@@ -72,7 +71,8 @@ class stopwatch {
     std::array<double, phases> s{};
     std::uint32_t const q = facts_.q.value;
     s[0] = time([&] {
-      enter_stages();
+      globalq::detail::enter(facts_.chain, {on_, y_.size(), 1, 1, 0, top(), dtype::float32},
+                             {given_.data(), dtype::float32}, {0, y_.size()}, {x_.data(), dtype::float32});
       norm::bucket_statistics(on_, y_.size(), facts_.bucket, q,
                               norm::input_block{const_vector{x_.data(), dtype::float32}, q}, statistics_,
                               parts_);
@@ -118,19 +118,8 @@ class stopwatch {
   }
 
  private:
-  /// Maps the given vector.
-  void enter_stages() {
-    const_vector x{given_.data(), dtype::float32};
-    mutable_vector const to{x_.data(), dtype::float32};
-    for (std::size_t k = 0; k < facts_.chain.size(); ++k) {
-      using namespace globalq::detail;
-      double const top = facts_.fixed_scale > 0 ? facts_.fixed_scale : 2;
-      stage_call const c{on_,           y_.size(), 1, 1, 0, top_of(facts_.chain, top, k, dtype::float32),
-                         dtype::float32};
-      facts_.chain[k]->enter(c, x, {0, y_.size()}, to, at(to, places_of(facts_.chain, y_.size(), k).sides));
-      x = {to.data, to.type};
-    }
-  }
+  /// No value is larger.
+  double top() const { return facts_.fixed_scale > 0 ? facts_.fixed_scale : 2; }
 
   struct piece {
     segment part;

@@ -72,7 +72,6 @@ struct policy_facts {
   bool shifts;
   std::uint8_t identifier;  ///< of the wire
   bool integer_wire;
-  std::size_t code_bytes;
   std::uint32_t largest_sum = 0;  ///< largest code of sums; 0: that of the levels
 };
 template <class Levels, class Rounding, class Wire>
@@ -80,7 +79,7 @@ policy_facts policy_facts_of(Levels const& levels, Rounding const& rounding, Wir
                              operator_facts const& facts) {
   bool const shifts = rounding.shifts();
   return {hash_of_codes(levels, shifts, facts.bucket, facts.fixed_scale, facts.zero_free), shifts,
-          wire.identifier(), is_integer_wire<Wire>(), sizeof(typename Wire::code_type)};
+          wire.identifier(), is_integer_wire<Wire>()};
 }
 
 /// A composition whose policies are given as data.
@@ -111,9 +110,7 @@ class composition : public operator_codec {
   payload numbers(segment part, std::span<std::byte> frame) const override {
     payload p;
     if (!policies_.integer_wire || how_ != method::sum || part.empty()) return p;
-    p.type = policies_.code_bytes == 1   ? payload::kind::int8
-             : policies_.code_bytes == 2 ? payload::kind::int16
-                                         : payload::kind::int32;
+    p.type = format_.integers();
     p.data = frame.data() + wire::header_bytes;
     p.count = part.count;
     return p;

@@ -44,6 +44,10 @@ struct codes_format {
   std::size_t bytes(segment part, dtype type) const {
     return part.empty() ? 0 : wire::header_bytes + scale_bytes(part, type) + code_bytes(part.count);
   }
+  /// The integers of an integer wire.
+  payload::kind integers() const {
+    return bits == 8 ? payload::kind::int8 : bits == 16 ? payload::kind::int16 : payload::kind::int32;
+  }
   std::uint64_t first_bucket(segment part) const { return bucket == 0 ? 0 : part.first / bucket; }
 };
 
@@ -98,12 +102,7 @@ class frame_format {
   std::size_t bytes(segment part, dtype type) const { return part.empty() ? 0 : bytes_from(0, part, type); }
 
   /// The numbers of frames that a transport can add.
-  payload::kind numbers() const {
-    return floats_             ? payload::kind::float32
-           : codes_.bits == 8  ? payload::kind::int8
-           : codes_.bits == 16 ? payload::kind::int16
-                               : payload::kind::int32;
-  }
+  payload::kind numbers() const { return floats_ ? payload::kind::float32 : codes_.integers(); }
 
  private:
   /// Bytes of a frame of an operator without the first stages of the chain.

@@ -8,28 +8,27 @@
 
 namespace GLOBALQ_ABI::detail {
 
-/// Converts a part of a vector from or to the type of mapped vectors.
-/// @returns whether a value left the range of the type
-inline bool converted(kernel::host_executor const& on, const_vector x, segment part, mutable_vector to) {
-  std::uint32_t any = 0;
-  with_values(x, [&](auto const* in) {
-    with_values(const_vector{to.data, to.type}, [&](auto const* places) {
-      using value = std::remove_cv_t<std::remove_pointer_t<decltype(places)>>;
-      auto* const out = const_cast<value*>(places);
-      constexpr std::uint64_t each = 4096;
-      on.items(divide_up(part.count, each), [=, &any](std::uint64_t item) {
-        bool beyond = false;
-        std::uint64_t const first = part.first + item * each,
-                            end = std::min(first + each, part.first + part.count);
-        for (std::uint64_t i = first; i < end; ++i) {
-          out[i] = static_cast<value>(static_cast<float>(in[i]));
-          beyond = beyond || !is_finite(static_cast<float>(out[i]));
-        }
-        if (beyond) Kokkos::atomic_or(&any, 1U);
-      });
-    });
+/// Converts a part of a vector of 16-bit values to float.
+inline void widen(kernel::host_executor const& on, const_vector x, segment part, float* to) {
+  kernel::value_leaves const& leaf = kernel::host::leaves_of_values();
+  on.items(divide_up(part.count, kernel::host_values), [&](std::uint64_t piece) {
+    std::uint64_t const at = piece * kernel::host_values, first = part.first + at;
+    leaf.load(x, first, static_cast<int>(std::min(kernel::host_values, part.count - at)), 0, to + first);
   });
-  return any != 0;
+}
+
+/// Converts a part of a vector of float to 16-bit values.
+/// @returns whether a value is beyond their range
+inline bool narrow(kernel::host_executor const& on, float const* x, segment part, mutable_vector to) {
+  kernel::value_leaves const& leaf = kernel::host::leaves_of_values();
+  std::uint32_t beyond = 0;
+  on.items(divide_up(part.count, kernel::host_values), [&](std::uint64_t piece) {
+    std::uint64_t const at = piece * kernel::host_values, first = part.first + at;
+    if (leaf.store(to, first, static_cast<int>(std::min(kernel::host_values, part.count - at)), store_scale(),
+                   x + first))
+      Kokkos::atomic_or(&beyond, 1U);
+  });
+  return beyond != 0;
 }
 
 class staged_codec final : public sectioned_codec {
@@ -61,7 +60,7 @@ class staged_codec final : public sectioned_codec {
     if ((faults_ & kernel::out_of_range) != 0) return;
     stage_call const c{on_, call_.length, call_.seed, call_.step, call_.rank, top_, mean_.type};
     if (chain_[number_]->leave(c, mean_, {means_.data, means_.type}, part) ||
-        (call_.y.type != mean_.type && converted(on_, {mean_.data, mean_.type}, part, call_.y)))
+        (call_.y.type != mean_.type && narrow(on_, static_cast<float const*>(mean_.data), part, call_.y)))
       faults_ |= kernel::out_of_range;
   }
 
