@@ -41,8 +41,9 @@ struct any_table : gq::levels::detail::level_table {
 };
 
 using levels_choice = std::variant<gq::levels::uniform<>, gq::levels::exponential<>, any_table>;
-using rounding_choice = std::variant<gq::rounding::stochastic, gq::rounding::random_shift<true>,
-                                     gq::rounding::random_shift<false>, gq::rounding::nearest>;
+using rounding_choice =
+    std::variant<gq::rounding::stochastic, gq::rounding::correlated, gq::rounding::random_shift<true>,
+                 gq::rounding::random_shift<false>, gq::rounding::nearest>;
 using wire_choice = std::variant<gq::wire::int8, gq::wire::int16, gq::wire::int32, gq::wire::packed<>,
                                  gq::wire::elias<>, gq::wire::huffman<>, gq::wire::sparse<>>;
 using gq::reduce::way;
@@ -113,11 +114,12 @@ gq::norm::any read_norm(description const& words) {
 
 rounding_choice read_rounding(std::string const& text) {
   if (text == "stochastic") return gq::rounding::stochastic{};
+  if (text == "correlated") return gq::rounding::correlated{};
   if (text == "random-shift") return gq::rounding::random_shift<true>{};
   if (text == "random-shift-unshifted") return gq::rounding::random_shift<false>{};
   if (text == "nearest") return gq::rounding::nearest{};
   refuse("rounding", text, "is not a rounding",
-         "use stochastic, random-shift, random-shift-unshifted or nearest");
+         "use stochastic, correlated, random-shift, random-shift-unshifted or nearest");
 }
 
 wire_choice read_wire(std::string const& text) {

@@ -191,24 +191,42 @@ std::string global_norm(arguments const& with) {
 
 // ---- the operators
 
-constexpr parameter global_uniform_parameters[] = {integer_bits,   all_levels,     order_of("inf"),
-                                                   across_workers, bucket_of("0"), tail_parameter};
+constexpr std::string_view roundings[] = {"stochastic", "nearest", "correlated"};
+constexpr parameter rounding_parameter{
+    "rounding", "stochastic", "stochastic, nearest or correlated",
+    "stochastic is unbiased; so is correlated, whose errors partly cancel between "
+    "workers; nearest is biased and needs error feedback"};
+std::string rounding_in(arguments const& with) {
+  return std::string{roundings[with.one_of("rounding", roundings)]};
+}
+constexpr std::string_view unbiased_roundings[] = {"stochastic", "correlated"};
+constexpr parameter unbiased_rounding_parameter{"rounding", "stochastic", "stochastic or correlated",
+                                                "correlated: errors partly cancel between workers"};
+std::string unbiased_rounding_in(arguments const& with) {
+  return std::string{unbiased_roundings[with.one_of("rounding", unbiased_roundings)]};
+}
+
+constexpr parameter global_uniform_parameters[] = {
+    integer_bits,  all_levels, order_of("inf"), across_workers, bucket_of("0"), unbiased_rounding_parameter,
+    tail_parameter};
 constexpr std::string_view global_uniform_examples[] = {"global-uniform", "global-uniform:8,q=2,p=2",
-                                                        "global-uniform:4,bucket=128"};
+                                                        "global-uniform:4,bucket=128",
+                                                        "global-uniform:8,rounding=correlated"};
 named_operator make_global_uniform(arguments const& with) {
   std::string const wire = any_wire(with);
   return {
-      {global_norm(with), sized("uniform", with), "stochastic", wire, "auto", bucket_in(with)},
+      {global_norm(with), sized("uniform", with), unbiased_rounding_in(with), wire, "auto", bucket_in(with)},
       wire.starts_with("int") ? "ring" : "sra"};  // packed codes are requantized; sra adds with one rounding
 }
 
-constexpr parameter global_exponential_parameters[] = {eight_bits,     all_levels,     order_of("inf"),
-                                                       across_workers, bucket_of("0"), tail_parameter};
+constexpr parameter global_exponential_parameters[] = {
+    eight_bits,    all_levels, order_of("inf"), across_workers, bucket_of("0"), unbiased_rounding_parameter,
+    tail_parameter};
 constexpr std::string_view global_exponential_examples[] = {
     "global-exponential", "global-exponential:8,q=2,p=2", "global-exponential:4"};
 named_operator make_global_exponential(arguments const& with) {
-  return {{global_norm(with), sized("exponential", with), "stochastic", short_wire(with), "auto",
-           bucket_in(with)},
+  return {{global_norm(with), sized("exponential", with), unbiased_rounding_in(with), short_wire(with),
+           "auto", bucket_in(with)},
           "sra"};
 }
 
@@ -314,14 +332,10 @@ named_operator make_qsdp_grid(arguments const& with) {
           "ring"};
 }
 
-constexpr std::string_view roundings[] = {"stochastic", "nearest"};
-constexpr parameter rounding_parameter{"rounding", "stochastic", "stochastic or nearest",
-                                       "stochastic is unbiased; nearest is biased and needs error feedback"};
 constexpr parameter cgx_parameters[] = {four_bits, bucket_of("128"), rounding_parameter, scale_parameter,
                                         tail_parameter};
 constexpr std::string_view cgx_examples[] = {"cgx:4", "cgx:4,rounding=nearest", "cgx:4,scale=min-max"};
 named_operator make_cgx(arguments const& with) {
-  std::size_t const rounding = with.one_of("rounding", roundings);
   bool const centered = with.one_of("scale", scales) == 1;
   std::string const wire = short_wire(with);
   std::string levels = "uniform";
@@ -332,10 +346,7 @@ named_operator make_cgx(arguments const& with) {
       odd.push_back(static_cast<double>(k) / static_cast<double>((1ULL << bits) - 1));
     levels = joined("symmetric:", odd);
   }
-  return {{"local:inf", levels, std::string{roundings[rounding]}, wire, "auto", bucket_in(with)},
-          "sra",
-          0,
-          centered};
+  return {{"local:inf", levels, rounding_in(with), wire, "auto", bucket_in(with)}, "sra", 0, centered};
 }
 
 /// The levels from which learning starts: powers of 1/2, or of 3/4 if those would become too small.

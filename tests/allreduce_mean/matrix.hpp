@@ -26,7 +26,8 @@ inline std::vector<composition> const& product() {
       for (std::uint64_t bucket : {0U, 128U, 100U})
         for (char const* levels : {"uniform:1", "uniform:7", "uniform", "exponential", "exponential:3",
                                    "exponential:4:1.5", "table:0,0.1,0.4,1", "symmetric:0.1,0.3,0.6,1"})
-          for (char const* rounding : {"stochastic", "random-shift", "random-shift-unshifted", "nearest"})
+          for (char const* rounding :
+               {"stochastic", "random-shift", "random-shift-unshifted", "nearest", "correlated"})
             for (char const* wire :
                  {"int8", "int16", "int32", "packed:1", "packed:2", "packed:3", "packed:4", "packed:5",
                   "packed:6", "packed:7", "packed:8", "elias", "huffman", "sparse"})
@@ -339,7 +340,7 @@ void run(T& workers, gq::any_quantizer const& op, trial const& t, spaces const& 
 inline std::vector<composition> one_for_each_policy() {
   return {
       {"linf", 0, "uniform", "stochastic", "int8", "auto", "ring"},
-      {"linf", 0, "uniform", "stochastic", "int16", "auto", "native"},
+      {"linf", 0, "uniform", "correlated", "int16", "auto", "native"},
       {"l:2,2", 0, "exponential", "stochastic", "int8", "auto", "tree"},
       {"l:1,1", 128, "uniform:7", "random-shift", "packed:4", "auto", "sra"},
       {"l:3,inf", 100, "table:0,0.1,0.4,1", "nearest", "packed:3", "auto", "allgather"},

@@ -133,6 +133,11 @@ std::vector<std::pair<char const*, support::any_operator>> operators() {
                                       gq::rounding::random_shift<false>{}, gq::wire::packed<2>{}}},
         {"table", gq::quantizer{gq::norm::l<1, gq::infinity>{}, gq::levels::table{0, 0.1, 1},
                                 gq::rounding::nearest{}, gq::wire::int32{}}},
+        {"correlated", gq::quantizer{gq::norm::linf{}, gq::levels::uniform<>{}, gq::rounding::correlated{},
+                                     gq::wire::int8{}}},
+        {"correlated by a table",
+         gq::quantizer{gq::norm::local<gq::infinity>{.bucket = 64}, gq::levels::symmetric{0.25, 0.5, 1},
+                       gq::rounding::correlated{}, gq::wire::packed<3>{}}},
 #endif
         {"sparse", gq::quantizer{gq::norm::l<2, 2>{}, gq::levels::uniform{5}, dice, gq::wire::sparse<>{}}},
         {"sparse local", gq::quantizer{gq::norm::local<2>{.bucket = 300}, gq::levels::symmetric{0.25, 0.5, 1},

@@ -119,5 +119,14 @@ TEST(DeviceShape, packed4_and_a_table_without_cells_or_zero) {
   compare_on(on_device{}, static_cast<level_table const&>(gq::levels::symmetric{0.1, 0.4, 0.4 + 0x1p-24, 1}),
              stochastic{}, gq::wire::packed<4>{}, true, "symmetric, packed4");
 }
+#if defined(GLOBALQ_TEST_IN_FULL)
+TEST(DeviceShape, correlated) {
+  using gq::rounding::correlated;
+  compare_on(on_device{}, gq::levels::uniform<>{5}, correlated{}.for_worker(1, 3), gq::wire::int8{}, false,
+             "uniform, correlated, int8");
+  compare_on(on_device{}, static_cast<level_table const&>(gq::levels::table{0, 0.1, 0.4, 1}),
+             correlated{}.for_worker(8, 20), gq::wire::packed<3>{}, false, "table, correlated, packed3");
+}
+#endif
 
 }  // namespace

@@ -52,6 +52,11 @@ GLOBALQ_COMPILE_ALL_BODIES(gq::reduce::sum, operands<gq::levels::uniform<>, stoc
 GLOBALQ_COMPILE_BODIES(gq::reduce::sum, operands<level_table, stochastic, gq::wire::packed<3>>);
 GLOBALQ_COMPILE_ALL_BODIES(gq::reduce::sum, operands<level_table, stochastic, gq::wire::int8>);
 GLOBALQ_COMPILE_ALL_BODIES(gq::reduce::sum, operands<level_table, stochastic, gq::wire::packed<4>>);
+#if defined(GLOBALQ_TEST_IN_FULL)
+GLOBALQ_COMPILE_ALL_BODIES(gq::reduce::sum,
+                           operands<gq::levels::uniform<>, gq::rounding::correlated, gq::wire::int8>);
+GLOBALQ_COMPILE_BODIES(gq::reduce::sum, operands<level_table, gq::rounding::correlated, gq::wire::packed<3>>);
+#endif
 
 /// Norms of one's own.
 template <class Body>

@@ -13,6 +13,7 @@
 #include <globalq/levels/exponential.hpp>
 #include <globalq/levels/table.hpp>
 #include <globalq/levels/uniform.hpp>
+#include <globalq/rounding/correlated.hpp>
 #include <globalq/rounding/shared_draw.hpp>
 #include <globalq/rounding/stochastic.hpp>
 #include <globalq/wire/frame.hpp>

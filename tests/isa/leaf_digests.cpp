@@ -122,19 +122,23 @@ void code(digests& all, std::string const& name, isa::leaf_set const& set,
   constexpr std::size_t kind = host::built_in_levels::place<Levels>();
   gq::rounding::stochastic const stochastic{};
   gq::rounding::detail::shared_draw const shift{true, false}, nearest{false, true};
+  gq::rounding::correlated const of_five = gq::rounding::correlated{}.for_worker(3, 5);
+  constexpr std::size_t own_words = host::built_in_roundings::place<gq::rounding::stochastic>(),
+                        shared_word = host::built_in_roundings::place<gq::rounding::detail::shared_draw>(),
+                        in_parts = host::built_in_roundings::place<gq::rounding::correlated>();
   struct {
     char const* name;
     void const* policy;
-    bool shared;  // one word for all values
-  } const roundings[] = {
-      {"stochastic", &stochastic, false}, {"shift", &shift, true}, {"nearest", &nearest, true}};
-  constexpr std::size_t own_words = host::built_in_roundings::place<gq::rounding::stochastic>(),
-                        shared_word = host::built_in_roundings::place<gq::rounding::detail::shared_draw>();
+    std::size_t place;
+  } const roundings[] = {{"stochastic", &stochastic, own_words},
+                         {"shift", &shift, shared_word},
+                         {"nearest", &nearest, shared_word},
+                         {"correlated", &of_five, in_parts}};
   for (auto const& r : roundings) {
     generator next;
     hash h;
     inputs const x(next, 3.0F);
-    auto const leaf = leaves.coding[kind][r.shared ? shared_word : own_words];
+    auto const leaf = leaves.coding[kind][r.place];
     std::vector<std::uint32_t> words(most);
     std::vector<Int> out(most + 64);
     for (int count : counts) {
@@ -147,19 +151,21 @@ void code(digests& all, std::string const& name, isa::leaf_set const& set,
         runs.push_back({x.f32.data() + at, at, std::min(width, count - at),
                         levels.extent() / (0.5F + static_cast<float>(at % 7)),
                         static_cast<std::uint32_t>(next())});
-      leaf.encode(&levels, r.policy, runs.data(), static_cast<int>(runs.size()), words.data(), out.data());
+      kernel::shared_tiles const shared{{s.seed, s.step, 0, gq::random::purpose::share}, s.step % 9};
+      leaf.encode(&levels, r.policy, runs.data(), static_cast<int>(runs.size()), words.data(),
+                  r.place == in_parts ? &shared : nullptr, out.data());
       h.add(out.data(), static_cast<std::size_t>(count) * sizeof(Int));
-      if (!tiles || r.shared || count % 256 != 0) continue;
+      if (!tiles || r.place != own_words || count % 256 != 0) continue;
       // the codes of tiles, from their loop or from encode()
       for (gq::dtype type : {gq::dtype::float32, gq::dtype::float16, gq::dtype::bfloat16}) {
         std::vector<float> gains(16, levels.extent() / 2.5F), wide(most);
         kernel::encoded_run const whole{set.values.load(x.of(type), 0, count, 0, wide.data()), 0, count,
                                         gains[0], 0};
         set.values.words(s, 0, count, words.data());
-        leaf.encode(&levels, r.policy, &whole, 1, words.data(), out.data());
+        leaf.encode(&levels, r.policy, &whole, 1, words.data(), nullptr, out.data());
         std::vector<Int> codes(out.begin(), out.begin() + count);
         if (auto const loop = leaf.bytes_of_tiles[static_cast<int>(type)]) {
-          loop(&levels, r.policy, x.of(type).data, gains.data(), s, 0, count / 256, out.data(), 0, 0);
+          loop(&levels, x.of(type).data, gains.data(), s, 0, count / 256, out.data(), 0, 0);
           codes.assign(out.begin(), out.begin() + count);
         }
         h.add(codes.data(), static_cast<std::size_t>(count) * sizeof(Int));
@@ -172,8 +178,8 @@ void code(digests& all, std::string const& name, isa::leaf_set const& set,
           std::vector<std::byte> bytes(most / 2);
           set.packed[4].pack(&four, codes.data(), count, bytes.data(), zero_free);
           if (auto const loop = leaf.nibbles_of_tiles[static_cast<int>(type)])
-            loop(&levels, r.policy, x.of(type).data, gains.data(), s, 0, count / 256, bytes.data(),
-                 zero_free ? 1 : 0, 0);
+            loop(&levels, x.of(type).data, gains.data(), s, 0, count / 256, bytes.data(), zero_free ? 1 : 0,
+                 0);
           h.add(bytes.data(), bytes.size());
         }
       }

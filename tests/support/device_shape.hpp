@@ -15,6 +15,7 @@
 #include <globalq/levels/uniform.hpp>
 #include <globalq/reduce/exponential.hpp>
 #include <globalq/reduce/reduce.hpp>
+#include <globalq/rounding/correlated.hpp>
 #include <globalq/rounding/shared_draw.hpp>
 #include <globalq/rounding/stochastic.hpp>
 #include <globalq/wire/frame.hpp>
@@ -309,11 +310,14 @@ void compare_all(Wire const& wire, bool small, char const* name) {
   gq::rounding::detail::shared_draw const shift{true, false}, nearest{false, true};
   compare(gq::levels::uniform<>{s}, gq::rounding::stochastic{}, wire, false, name);
   compare(gq::levels::uniform<>{s}, shift, wire, false, name);
+  compare(gq::levels::uniform<>{s}, gq::rounding::correlated{}.for_worker(1, 3), wire, false, name);
   if (small) return;
   compare(gq::levels::exponential<>{3}.with_headroom(2), gq::rounding::stochastic{}, wire, false, name);
   compare(static_cast<table const&>(gq::levels::table{0, 0.1, 0.4, 1}), gq::rounding::stochastic{}, wire,
           false, name);
   compare(static_cast<table const&>(gq::levels::symmetric{0.1, 0.3, 0.6, 1}), nearest, wire, true, name);
+  compare(static_cast<table const&>(gq::levels::symmetric{0.1, 0.3, 0.6, 1}),
+          gq::rounding::correlated{}.for_worker(8, 20), wire, true, name);
 }
 
 }  // namespace support::device_shape

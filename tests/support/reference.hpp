@@ -70,7 +70,7 @@ struct levels {
   }
 };
 
-enum class rounding { stochastic, random_shift, random_shift_unshifted, nearest };
+enum class rounding { stochastic, random_shift, random_shift_unshifted, nearest, correlated };
 enum class method { none, sum, exponential, requantize };
 
 /// Everything a call depends on.
@@ -129,11 +129,37 @@ class solver {
 
   /// The word that a decision is taken with.
   std::uint32_t decision(bool again, int worker, std::uint64_t i) const {
-    if (how_ == rounding::stochastic) return word(again ? purpose::requantize : purpose::encode, worker, i);
+    if (how_ == rounding::correlated && !again) return in_part(word(purpose::encode, worker, i), worker, i);
+    if (how_ == rounding::stochastic || how_ == rounding::correlated)
+      return word(again ? purpose::requantize : purpose::encode, worker, i);
     if (how_ == rounding::nearest) return 0x7fffffffU;
     // group b is that of coordinate 256 (b / 16) + 4 (b % 16), whose word is not rotated
     std::uint64_t const b = p_.bucket == 0 ? 0 : i / p_.bucket;
     return word(again ? purpose::shift_requantize : purpose::shift, worker, 256 * (b / 16) + 4 * (b % 16));
+  }
+
+  /// A word moved to the part of the range that a worker has in the tile of a coordinate.
+  std::uint32_t in_part(std::uint32_t drawn, int worker, std::uint64_t i) const {
+    int const cohorts = (workers() + 15) / 16, cohort = worker % cohorts;
+    std::vector<std::uint64_t> parts;  // of the members
+    for (int w = cohort; w < workers(); w += cohorts) parts.push_back(parts.size());
+    std::uint64_t const n = parts.size(), tile = i / 256;
+    auto const shared = [&](std::uint64_t k) -> std::uint64_t {
+      std::uint64_t const group = 4 * tile + k / 4;
+      return word(purpose::share, cohort, 256 * (group / 16) + 64 * (k % 4) + 4 * (group % 16));
+    };
+    for (std::uint64_t j = n; j-- > 2;) {
+      std::uint64_t const with = 1 + shared(j) * j / (std::uint64_t{1} << 32);
+      for (std::uint64_t& p : parts) p = p == j ? with : (p == with ? j : p);
+    }
+    __extension__ using wide = unsigned __int128;
+    wide const turn = ((static_cast<wide>(shared(0)) << 32) + shared(1)) * n >> 64;
+    std::uint64_t const part = (parts[static_cast<std::size_t>(worker / cohorts)] +
+                                static_cast<std::uint64_t>(turn)) %
+                               n,
+                        start = (part << 32) / n, end = ((part + 1) << 32) / n;
+    return static_cast<std::uint32_t>(
+        start + (std::uint64_t{drawn} * std::min(end - start, std::uint64_t{0xffffffffU}) >> 32));
   }
 
   /// The amount that was taken off before rounding, in gaps.
@@ -155,7 +181,7 @@ class solver {
           (static_cast<long double>(values_[k + 1]) - static_cast<long double>(values_[k]));
       auto const threshold = static_cast<std::uint32_t>(std::floor(fraction * 4294967296.0L));
       std::uint32_t w = decision(again, worker, i);
-      if (how_ == rounding::random_shift && negative) w = ~w;
+      if ((how_ == rounding::random_shift || (how_ == rounding::correlated && !again)) && negative) w = ~w;
       if (w < threshold) code = codes_[k + 1];
     }
     return negative ? -code : code;

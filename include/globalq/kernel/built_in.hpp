@@ -9,7 +9,8 @@
 
 #define GLOBALQ_BUILT_IN_LEVELS(policy) \
   policy(levels::uniform<>) policy(levels::exponential<>) policy(levels::detail::level_table)
-#define GLOBALQ_BUILT_IN_ROUNDINGS(policy) policy(rounding::stochastic) policy(rounding::detail::shared_draw)
+#define GLOBALQ_BUILT_IN_ROUNDINGS(policy) \
+  policy(rounding::stochastic) policy(rounding::detail::shared_draw) policy(rounding::correlated)
 #define GLOBALQ_BUILT_IN_REDUCES(policy) policy(reduce::sum) policy(reduce::exponential)
 /// Of four bits and others, by their bits; 0: given at run time.
 #define GLOBALQ_BUILT_IN_WIDTHS(policy)                                                               \

@@ -37,6 +37,12 @@ struct decoded_run {
   float scale, post;  ///< for decode: the factors of a store_scale
 };
 
+/// The words that workers share in the tiles of a piece, for roundings that SharesWords.
+struct shared_tiles {
+  random::stream words;
+  std::uint64_t first;  ///< tile
+};
+
 /// The leaves of a reduce operator.
 template <class Int>
 struct reduce_leaves {
@@ -52,14 +58,14 @@ struct reduce_leaves {
 /// The leaves of levels with a rounding. A leaf casts the policy pointers back to their types: see policies.
 template <class Int>
 struct coding_leaves {
+  /// @param shared  null: values are not own ones, or the rounding shares no words
   void (*encode)(void const* levels, void const* rounding, encoded_run const* runs, int count,
-                 std::uint32_t const* words, Int* out);
+                 std::uint32_t const* words, shared_tiles const* shared, Int* out);
   /// Encodes whole random tiles, for each type of values; null if this instruction set has no such loop.
   /// @param gain  one per 64 values
   /// @param out   codes as bytes, or packed as a wire of four bits
-  using tiles = void (*)(void const* levels, void const* rounding, void const* values, float const* gain,
-                         random::stream const& s, std::uint64_t tile, int count, void* out, int origin,
-                         std::size_t ahead);
+  using tiles = void (*)(void const* levels, void const* values, float const* gain, random::stream const& s,
+                         std::uint64_t tile, int count, void* out, int origin, std::size_t ahead);
   tiles bytes_of_tiles[4], nibbles_of_tiles[4];  ///< by dtype
 };
 

@@ -12,6 +12,9 @@
 #if GLOBALQ_AVX512
 #include "isa/table_avx512.hpp"
 #endif
+#if GLOBALQ_AVX512 || GLOBALQ_AVX2
+#include "isa/parts_avx2.hpp"
+#endif
 
 namespace GLOBALQ_ABI::kernel {
 
@@ -40,12 +43,13 @@ GLOBALQ_FUNCTION void codes_by_table(Levels const& levels, Rounding const& round
   std::int32_t differences[N];
   bool decided;
 #if GLOBALQ_AVX512
-  decided = with_search(levels, [&]<class Search>(std::type_identity<Search>) {
-    return codes_by_search<Search>(levels, rounding, gain, z, count, words, shared, differences, out);
-  });
-#else
-  decided = decided_codes<N>(levels, rounding, gain, z, count, words, shared, differences, out);
+  if constexpr (!Rounding::word_per_coordinate || ComparesWordsAlone<Rounding>)
+    decided = with_search(levels, [&]<class Search>(std::type_identity<Search>) {
+      return codes_by_search<Search>(levels, rounding, gain, z, count, words, shared, differences, out);
+    });
+  else
 #endif
+    decided = decided_codes<N>(levels, rounding, gain, z, count, words, shared, differences, out);
   if (decided) return;
   std::uint32_t const top = bits_of(levels.extent());
   for (int i = 0; i < count; ++i) {
@@ -88,6 +92,33 @@ GLOBALQ_LOOP void codes(Levels const& levels, Rounding const& rounding, float ga
       if constexpr (Rounding::word_per_coordinate) word = random[i];
       codes[i] = static_cast<Int>(code_of(scheme, decide, float_of(m < top ? m : top), negative, word));
     }
+  });
+}
+
+/// The words that decide in a tile: compared() of its rounding. With them codes() rounds as rounding::stochastic.
+template <int N, class Rounding>
+GLOBALQ_LOOP void compared_words(Rounding const& rounding, float const* z, int count,
+                                 std::uint32_t const* words, std::uint32_t* out) {
+#if GLOBALQ_AVX512 || GLOBALQ_AVX2
+  if constexpr (std::is_same_v<Rounding, rounding::detail::stratified>) {
+    int const vectors = count / 8 * 8;
+    detail::compared_in_part(rounding, z, vectors, words, out);
+    for (int i = vectors; i < count; ++i)
+      out[i] = rounding.compared(words[i],
+                                 static_cast<std::uint32_t>(static_cast<std::int32_t>(bits_of(z[i])) >> 31));
+    return;
+  }
+#endif
+  Rounding const in_tile = rounding;
+  globalq::detail::with_count<N>(count, [=](auto n) {
+    float const* __restrict in = z;
+    std::uint32_t const* __restrict drawn = words;
+    std::uint32_t* __restrict result = out;
+    int const end = n;
+    GLOBALQ_INDEPENDENT
+    for (int i = 0; i < end; ++i)
+      result[i] = in_tile.compared(
+          drawn[i], static_cast<std::uint32_t>(static_cast<std::int32_t>(bits_of(in[i])) >> 31));
   });
 }
 

@@ -347,7 +347,7 @@ struct measured_codes {
       }
     }
     typename rows::codes c;
-    part.encode(z, words,
+    part.encode(!Sum, z, words,
                 rows::draw(o, p.tile_of(k), lane_of(k), o.rank,
                            Sum ? random::purpose::requantize : random::purpose::encode),
                 c);

@@ -219,7 +219,7 @@ struct measured_rows : measured_codes<Operands, false> {
       }
     }
     typename rows::codes c;
-    part.encode(z, words, rows::draw(o, tile, lane, o.rank, random::purpose::encode), c);
+    part.encode(true, z, words, rows::draw(o, tile, lane, o.rank, random::purpose::encode), c);
     part.write(c, codes);
   }
 

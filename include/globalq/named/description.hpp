@@ -15,12 +15,13 @@ namespace GLOBALQ_ABI::named {
 
 /// @brief The words that describe an operator, as on a command line.
 struct description {
-  std::string norm = "linf";            ///< linf, l:Q,P, local:Q, power-of-two:linf, power-of-two:local:Q,
-                                        ///< shared-exponent or fixed:SCALE; orders are 1 to 64 or inf
-  std::string levels;                   ///< none, uniform[:S], exponential[:S[:BASE]], table:0,..,1,
-                                        ///< symmetric:L1,..,1, or a format: e2m1, e2m3, e3m2, e4m3, e5m2;
-                                        ///< empty: uniform
-  std::string rounding = "stochastic";  ///< stochastic, random-shift, random-shift-unshifted or nearest
+  std::string norm = "linf";  ///< linf, l:Q,P, local:Q, power-of-two:linf, power-of-two:local:Q,
+                              ///< shared-exponent or fixed:SCALE; orders are 1 to 64 or inf
+  std::string levels;         ///< none, uniform[:S], exponential[:S[:BASE]], table:0,..,1,
+                              ///< symmetric:L1,..,1, or a format: e2m1, e2m3, e3m2, e4m3, e5m2;
+                              ///< empty: uniform
+  std::string rounding =
+      "stochastic";             ///< stochastic, correlated, random-shift, random-shift-unshifted or nearest
   std::string wire = "int8";    ///< int8, int16, int32, packed:B (B is 1 to 8), elias, huffman, sparse
   std::string reduce = "auto";  ///< auto, sum, exponential or requantize
   std::uint64_t bucket = 0;     ///< values that share a scale; 0: the whole vector

@@ -10,6 +10,7 @@
 #include "../norm/norms.hpp"
 #include "../reduce/exponential.hpp"
 #include "../reduce/reduce.hpp"
+#include "../rounding/correlated.hpp"
 #include "../rounding/nearest.hpp"
 #include "../rounding/random_shift.hpp"
 #include "../rounding/stochastic.hpp"

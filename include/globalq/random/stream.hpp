@@ -31,7 +31,9 @@ enum class purpose : std::uint32_t {
   shift_requantize = 4,  ///< random shift of a partial sum; group = bucket
   select = 5,            ///< selection of coordinates (baseline::rand_k)
   rotate = 6,            ///< signs of a randomized transform (rotated, baseline::thc)
-  start = 7  ///< initial value of an iteration (baseline::power_sgd), and ties of votes (sign_sgd)
+  start = 7,  ///< initial value of an iteration (baseline::power_sgd), and ties of votes (sign_sgd)
+  share =
+      8  ///< what workers share of their roundings (correlated): shared_words; the key contains the cohort
 };
 
 /// Largest step, worker and vector length that the counter distinguishes.
@@ -72,6 +74,19 @@ struct stream {
     words4 const w = group(16 * tile + static_cast<std::uint64_t>(in_tile / 4 % 16));
     return rotate_left(w.word[in_tile / 64], 8 * (in_tile % 4));
   }
+};
+
+/// The 16 words of a tile that workers share: word k of tile t is word k % 4 of group 4 t + k / 4 of purpose `share`.
+class shared_words {
+ public:
+  GLOBALQ_FUNCTION shared_words(stream const& s, std::uint64_t tile) {
+    GLOBALQ_UNROLL
+    for (std::uint64_t g = 0; g < 4; ++g) group_[g] = s.group(4 * tile + g);
+  }
+  GLOBALQ_FUNCTION std::uint32_t operator[](std::uint32_t k) const { return group_[k / 4].word[k % 4]; }
+
+ private:
+  words4 group_[4];
 };
 
 }  // namespace GLOBALQ_ABI::random

@@ -116,7 +116,7 @@ struct add_values {
           shared[r][i] = s.word;
         });
     typename Share::codes codes;
-    part.encode(sum, shared, Share::draw(o, index, lane, o.rank, random::purpose::requantize), codes);
+    part.encode(false, sum, shared, Share::draw(o, index, lane, o.rank, random::purpose::requantize), codes);
     part.write(codes, out);
   }
 };

@@ -167,28 +167,42 @@ class share : public coded_rows<Operands, Lanes, Rows> {
   }
 
   /// Encodes values.
+  /// @param own     whether they are own ones, and not sums
   /// @param shared  the word of each value; unused if every coordinate draws its own
-  GLOBALQ_FUNCTION void encode(floats const& z, words const& shared, drawn const& d, codes& out) const {
-    using rounding = typename Operands::rounding_type;
+  GLOBALQ_FUNCTION void encode(bool own, floats const& z, words const& shared, drawn const& d,
+                               codes& out) const {
+    if constexpr (SharesWords<typename Operands::rounding_type>)
+      if (own) {
+        std::uint64_t const tile = (o.first + first_) / tile_values;
+        random::shared_words const common(
+            o.stream(static_cast<int>(o.rounding.cohort()), random::purpose::share), tile);
+        return encode_by(o.rounding.in_tile(common), z, shared, d, out);
+      }
+    encode_by(o.rounding, z, shared, d, out);
+  }
+  template <class Rounding>
+  GLOBALQ_FUNCTION void encode_by(Rounding const& rounding, floats const& z, words const& shared,
+                                  drawn const& d, codes& out) const {
     GLOBALQ_UNROLL
     for (int r = 0; r < R; ++r) out.row[r].clear();
-    if constexpr (by_table<typename Operands::levels_type, rounding>) {
+    if constexpr (by_table<typename Operands::levels_type, Rounding>) {
       encode_by_table(
-          o.levels, o.rounding, z,
-          [&](int r, int i) { return rounding::word_per_coordinate ? word_of(d, i / 4, r) : shared[r][i]; },
+          o.levels, rounding, z,
+          [&](int r, int i) { return Rounding::word_per_coordinate ? word_of(d, i / 4, r) : shared[r][i]; },
           out.row);
     } else {
-      encode_each(z, shared, d, out);
+      encode_each(rounding, z, shared, d, out);
     }
   }
-  GLOBALQ_FUNCTION void encode_each(floats const& z, words const& shared, drawn const& d, codes& out) const {
-    using rounding = typename Operands::rounding_type;
+  template <class Rounding>
+  GLOBALQ_FUNCTION void encode_each(Rounding const& rounding, floats const& z, words const& shared,
+                                    drawn const& d, codes& out) const {
     std::uint32_t const top = bits_of(o.extent);
     GLOBALQ_UNROLL
     for (int l = 0; l < Lanes; ++l) {
       GLOBALQ_UNROLL
       for (int r = 0; r < R; ++r) {
-        std::uint32_t const common = rounding::word_per_coordinate ? word_of(d, l, r) : 0U;
+        std::uint32_t const common = Rounding::word_per_coordinate ? word_of(d, l, r) : 0U;
         GLOBALQ_UNROLL
         for (int k = 0; k < 4; ++k) {
           int const i = 4 * l + k;
@@ -196,8 +210,8 @@ class share : public coded_rows<Operands, Lanes, Rows> {
           bool const negative = static_cast<std::int32_t>(b) < 0;
           neighbors const c = o.levels.locate(float_of(m < top ? m : top));
           std::uint32_t const word =
-              rounding::word_per_coordinate ? rotate_left(common, 8 * k) : shared[r][i];
-          std::int32_t const code = o.rounding.up(c.threshold, word, negative ? ~0U : 0U) ? c.upper : c.lower;
+              Rounding::word_per_coordinate ? rotate_left(common, 8 * k) : shared[r][i];
+          std::int32_t const code = rounding.up(c.threshold, word, negative ? ~0U : 0U) ? c.upper : c.lower;
           out.row[r].set(i, negative ? -code : code);
         }
       }
@@ -220,7 +234,7 @@ class share : public coded_rows<Operands, Lanes, Rows> {
           return input{s.exponent, s.gain, o.shared_word(b, o.rank, false)};
         },
         [&](input const& in, int r, int i) { shared[r][i] = in.word; }, z);
-    encode(z, shared, d, out);
+    encode(true, z, shared, d, out);
   }
 
   /// The exponents of the bucket_scales of sums, if scales travel.

@@ -7,7 +7,6 @@
 /// at a time, in the bytes of a register.
 
 #include "../../core/quad.hpp"
-#include "../../rounding/stochastic.hpp"
 #include "table.hpp"
 
 #include <type_traits>
@@ -100,7 +99,7 @@ class table_codes {
   /// The upper 24 bits of ~compared().
   template <class Word>
   GLOBALQ_FUNCTION std::uint32_t negated(Word const& word, int r, int i) const {
-    if constexpr (std::is_same_v<Rounding, rounding::stochastic>) {  // rotates and shifts in one step
+    if constexpr (ComparesWordsAlone<Rounding>) {  // rotates and shifts in one step
       int const k = i % 4;
       return quad::permute(~word(r, i), 0, k == 0 ? 0x4321 : (k == 1 ? 0x4210 : (k == 2 ? 0x4103 : 0x4032)));
     } else {

@@ -8,6 +8,7 @@
 #include "../../levels/uniform.hpp"
 #include "../../reduce/exponential.hpp"
 #include "../../reduce/reduce.hpp"
+#include "../../rounding/correlated.hpp"
 #include "../../rounding/shared_draw.hpp"
 #include "../../rounding/stochastic.hpp"
 #include "../../wire/elias.hpp"

@@ -16,7 +16,7 @@ struct add_codes {
   reduce_leaves<Int> const* op = nullptr;  ///< null if there is nothing to add
 
   GLOBALQ_ALWAYS_INLINE void prefetch(std::uint64_t index) const {
-    bool const in_place = o.as_integers(), encodes = o.encodes_tiles() && o.x.type != dtype::float64,
+    bool const in_place = o.as_integers(), encodes = o.encodes_own_tiles() && o.x.type != dtype::float64,
                adds = op != nullptr && op->add_tiles != nullptr && in_place,
                writes = in_place || (o.sources.count == 0 && o.writes_nibbles());
     if (!encodes) o.prefetch_own(index);
@@ -145,7 +145,7 @@ struct add_values {
             r.gain = gain_of(b, sum + r.at, r.count);
             r.drawn = o.drawn_word(b, true);
           },
-          [&](encoded_run const* runs, int n) { o.encode_runs(runs, n, words, codes); });
+          [&](encoded_run const* runs, int n) { o.encode_runs(runs, n, words, nullptr, codes); });
     }
     o.write(codes, p, out);
   }

@@ -20,7 +20,9 @@ namespace GLOBALQ_ABI::kernel::host {
 struct any_rounding {
   bool word_per_coordinate;
   bool shifts_back;
-  bool constant;  ///< its word does not depend on the drawn one
+  bool constant;         ///< its word does not depend on the drawn one
+  bool shares;           ///< SharesWords
+  std::uint32_t cohort;  ///< if so; of this worker
   void const* policy;
   double (*shift_of)(void const* policy, std::uint32_t drawn);
 
@@ -48,6 +50,12 @@ template <class Rounding>
 double shift(void const* rounding, std::uint32_t drawn) {
   Rounding const& r = as<Rounding>(rounding);
   return r.shift(r.word(drawn));
+}
+
+template <class Rounding>
+std::uint32_t cohort_of([[maybe_unused]] Rounding const& decide) {
+  if constexpr (SharesWords<Rounding>) return decide.cohort();
+  return 0;
 }
 
 template <class Rounding>
@@ -158,10 +166,20 @@ struct held_policies : any_policies<typename Wire::code_type> {
     if constexpr (Tabled<Levels>) this->by.has_tiles = levels.has_lines();
     if constexpr (globalq::detail::without_gaps<Wire>())
       this->by.bits = static_cast<std::uint32_t>(wire.bits());
-    this->rounding = {Rounding::word_per_coordinate, decision.shifts(), detail::is_constant(decision),
-                      &decision, detail::shift<Rounding>};
+    this->rounding = {Rounding::word_per_coordinate, decision.shifts(),
+                      detail::is_constant(decision), SharesWords<Rounding>,
+                      detail::cohort_of(decision),   &decision,
+                      detail::shift<Rounding>};
     this->extent = levels.extent();
     this->max_code = levels.max_code();
+  }
+
+  /// Prepares the rounding for a worker, if it is told.
+  void tell(std::uint32_t rank, std::uint32_t workers) {
+    if constexpr (ToldWorker<Rounding>) {
+      decision = decision.for_worker(rank, workers);
+      this->rounding.cohort = detail::cohort_of(decision);
+    }
   }
 
   Levels levels;

@@ -3,6 +3,7 @@
 /// @file
 /// @brief kernel: builds the tables of leaves, of policies and of values. Compiled for each instruction set.
 
+#include "../../rounding/stochastic.hpp"
 #include "../add_tiles.hpp"
 #include "../block_statistic.hpp"
 #include "../hadamard.hpp"
@@ -22,15 +23,70 @@ T const& as(void const* policy) {
   return *static_cast<T const*>(policy);
 }
 
+/// The rounding whose loops a rounding uses.
+template <class Rounding>
+using loop_rounding = std::conditional_t<ComparesWordsAlone<Rounding>, rounding::stochastic, Rounding>;
+
+/// The words that workers share in four tiles, in the layout of fill_words(): random::shared_words of each.
+class shared_quad {
+ public:
+  explicit shared_quad(random::stream const& s) : stream_(s) {}
+
+  /// words[k] for k < 16.
+  struct of_tile {
+    std::uint32_t const* from;
+    std::uint32_t operator[](std::uint32_t k) const { return from[64 * (k % 4) + 4 * (k / 4)]; }
+  };
+  of_tile operator()(std::uint64_t tile) {
+    if (tile / 4 != quad_) {
+      quad_ = tile / 4;
+      fill_words<16>(stream_, quad_, 0, words_);
+    }
+    return {words_ + 16 * (tile % 4)};
+  }
+
+ private:
+  random::stream stream_;
+  std::uint64_t quad_ = ~std::uint64_t{0};
+  std::uint32_t words_[random::tile_values];
+};
+
+/// The words that decide on the own values of runs, if workers share words.
+template <class Rounding>
+void place_words(Rounding const& rounding, encoded_run const* runs, int count, std::uint32_t const* words,
+                 shared_tiles const& shared, std::uint32_t* out) {
+  encoded_run const* const last = runs + count;
+  shared_quad drawn(shared.words);
+  for (int at = runs->at; runs != last;) {
+    int const tile = at / random::tile_values, next = (tile + 1) * random::tile_values;
+    auto const in_tile = rounding.in_tile(drawn(shared.first + static_cast<std::uint64_t>(tile)));
+    while (runs != last && at < next) {
+      int const begin = runs->at, end = begin + runs->count, stop = end < next ? end : next;
+      compared_words<random::tile_values>(in_tile, runs->values + (at - begin), stop - at, words + at,
+                                          out + at);
+      at = stop;
+      runs += stop == end ? 1 : 0;
+    }
+  }
+}
+
 template <class Levels, class Rounding, class Int>
 void encode(void const* levels, void const* rounding, encoded_run const* runs, int count,
-            std::uint32_t const* words, Int* out) {
+            std::uint32_t const* words, [[maybe_unused]] shared_tiles const* shared, Int* out) {
   Levels const& scheme = as<Levels>(levels);
-  Rounding const decide = as<Rounding>(rounding);
+  using decision = loop_rounding<Rounding>;
+  decision decide{};
+  if constexpr (std::is_same_v<decision, Rounding>) decide = as<Rounding>(rounding);
+  [[maybe_unused]] std::uint32_t placed[SharesWords<Rounding> ? piece_values : 1];
+  if constexpr (SharesWords<Rounding>)
+    if (shared != nullptr) {
+      place_words(as<Rounding>(rounding), runs, count, words, *shared, placed);
+      words = placed;
+    }
   for (encoded_run const* r = runs; r != runs + count; ++r)
     codes<piece_values>(scheme, decide, r->gain, r->values, r->count,
-                        words + (Rounding::word_per_coordinate ? r->at : 0),
-                        Rounding::word_per_coordinate ? 0U : decide.word(r->drawn), out + r->at);
+                        words + (decision::word_per_coordinate ? r->at : 0),
+                        decision::word_per_coordinate ? 0U : decide.word(r->drawn), out + r->at);
 }
 
 template <bool Add, class Levels, class Int>
@@ -57,9 +113,8 @@ std::uint32_t decode(void const* levels, Int const* codes, decoded_run const* ru
 
 #if GLOBALQ_AVX512
 template <class Levels, class Rounding, class Value, std::uint32_t Most, bool Nibbles>
-void tiles(void const* levels, void const* rounding, void const* values, float const* gain,
-           random::stream const& s, std::uint64_t tile, int count, void* out, [[maybe_unused]] int origin,
-           std::size_t ahead) {
+void tiles(void const* levels, void const* values, float const* gain, random::stream const& s,
+           std::uint64_t tile, int count, void* out, [[maybe_unused]] int origin, std::size_t ahead) {
   using namespace kernel::detail;
   auto const target = [&] {
     if constexpr (Nibbles)
@@ -67,8 +122,8 @@ void tiles(void const* levels, void const* rounding, void const* values, float c
     else
       return as_bytes{static_cast<std::int8_t*>(out)};
   }();
-  codes_of_tiles<Most>(as<Levels>(levels), as<Rounding>(rounding), static_cast<Value const*>(values), gain, s,
-                       tile, count, target, ahead);
+  codes_of_tiles<Most>(as<Levels>(levels), Rounding{}, static_cast<Value const*>(values), gain, s, tile,
+                       count, target, ahead);
 }
 #endif
 
@@ -84,13 +139,14 @@ constexpr coding_leaves<Int> make_coding_of() {
   if constexpr (kernel::detail::has_codes_of_tiles<Levels, Rounding, Int>) {
     constexpr auto f32 = static_cast<int>(dtype::float32), f16 = static_cast<int>(dtype::float16),
                    b16 = static_cast<int>(dtype::bfloat16);
-    l.bytes_of_tiles[f32] = tiles<Levels, Rounding, float, Most, false>;
-    l.bytes_of_tiles[f16] = tiles<Levels, Rounding, float16, Most, false>;
-    l.bytes_of_tiles[b16] = tiles<Levels, Rounding, bfloat16, Most, false>;
+    using decision = loop_rounding<Rounding>;
+    l.bytes_of_tiles[f32] = tiles<Levels, decision, float, Most, false>;
+    l.bytes_of_tiles[f16] = tiles<Levels, decision, float16, Most, false>;
+    l.bytes_of_tiles[b16] = tiles<Levels, decision, bfloat16, Most, false>;
     if constexpr (Nibbles) {
-      l.nibbles_of_tiles[f32] = tiles<Levels, Rounding, float, Most, true>;
-      l.nibbles_of_tiles[f16] = tiles<Levels, Rounding, float16, Most, true>;
-      l.nibbles_of_tiles[b16] = tiles<Levels, Rounding, bfloat16, Most, true>;
+      l.nibbles_of_tiles[f32] = tiles<Levels, decision, float, Most, true>;
+      l.nibbles_of_tiles[f16] = tiles<Levels, decision, float16, Most, true>;
+      l.nibbles_of_tiles[b16] = tiles<Levels, decision, bfloat16, Most, true>;
     }
   }
 #endif

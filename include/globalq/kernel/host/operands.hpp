@@ -144,6 +144,8 @@ struct operands : segment_operands<any_rounding> {
   /// @param words  one per value, if values have words of their own
   void encode_own(piece const p, std::uint32_t const* words, Int* codes) const {
     float buffer[piece_values];
+    shared_tiles const shared{{seed, step, rounding.cohort, random::purpose::share},
+                              (first + p.first) / tile_values};
     each_run<encoded_run>(
         p,
         [&](std::uint64_t b, encoded_run& r) {
@@ -153,11 +155,13 @@ struct operands : segment_operands<any_rounding> {
           r.gain = s.gain;
           r.drawn = drawn_word(b, false);
         },
-        [&](encoded_run const* runs, int n) { encode_runs(runs, n, words, codes); });
+        [&](encoded_run const* runs, int n) {
+          encode_runs(runs, n, words, rounding.shares ? &shared : nullptr, codes);
+        });
   }
   GLOBALQ_ALWAYS_INLINE void encode_runs(encoded_run const* runs, int n, std::uint32_t const* words,
-                                         Int* codes) const {
-    by.leaf->encode(by.levels, rounding.policy, runs, n, words, codes);
+                                         shared_tiles const* shared, Int* codes) const {
+    by.leaf->encode(by.levels, rounding.policy, runs, n, words, shared, codes);
   }
 
   /// Draws a word for each value of a piece, if the rounding uses one per value.
@@ -203,8 +207,8 @@ struct operands : segment_operands<any_rounding> {
                 std::size_t asked_ahead, tile_target to) const {
     auto const leaf =
         (to.nibbles ? by.leaf->nibbles_of_tiles : by.leaf->bytes_of_tiles)[static_cast<int>(type)];
-    leaf(by.levels, rounding.policy, values, gain, stream(rank, use), (first + p.first) / tile_values,
-         p.count / tile_values, to.out, zero_free ? 1 : 0, asked_ahead);
+    leaf(by.levels, values, gain, stream(rank, use), (first + p.first) / tile_values, p.count / tile_values,
+         to.out, zero_free ? 1 : 0, asked_ahead);
   }
 
   /// The address of the own values of a piece.
@@ -212,9 +216,12 @@ struct operands : segment_operands<any_rounding> {
     return static_cast<std::byte const*>(x.data) + (first + p.first) * size_of(x.type);
   }
 
+  /// Whether own values can be encoded by such a loop: it draws words by itself, so workers cannot share any.
+  bool encodes_own_tiles() const { return !rounding.shares && encodes_tiles(); }
+
   /// encode_own() of whole tiles. Returns false if tiles are not supported.
   bool encode_own_tiles(piece const p, tile_target to) const {
-    if (!has_tiles(p)) return false;
+    if (rounding.shares || !has_tiles(p)) return false;
     float buffer[piece_values], gain[piece_values / 64];
     bool scaled = false;
     for_each_run(first + p.first, p.count, bucket, [&](std::uint64_t b, int at, int m) {
@@ -239,7 +246,7 @@ struct operands : segment_operands<any_rounding> {
   /// Computes the maximum norms of the buckets of host_values values, and encodes the values, if this instruction set
   /// has loops for both. Writes the scales and codes of a frame. Returns false if nothing was written.
   bool encode_own_measured(piece const p, std::byte* scales, std::byte* out) const {
-    if (!has_tiles(p) || p.count != piece_values || bucket % 128 != 0) return false;
+    if (rounding.shares || !has_tiles(p) || p.count != piece_values || bucket % 128 != 0) return false;
     std::byte* const words = scales + 4 * scale_index((first + p.first) / bucket);
     float gain[piece_values / 64];
     if (!by.leaf->scales(x, first + p.first, bucket, extent, words, gain)) return false;

@@ -21,17 +21,13 @@
 
 #if GLOBALQ_AVX512
 
-namespace GLOBALQ_ABI::rounding {
-struct stochastic;
-}
-
 namespace GLOBALQ_ABI::kernel::detail {
 
 /// Whether codes_of_tiles() exists.
 template <class Levels, class Rounding, class Int>
 inline constexpr bool has_codes_of_tiles = [] {
   if constexpr (Tabled<Levels> || requires { byte_levels<Levels>::exact; })
-    return std::is_same_v<Rounding, rounding::stochastic> && std::is_same_v<Int, std::int8_t>;
+    return ComparesWordsAlone<Rounding> && std::is_same_v<Int, std::int8_t>;
   return false;
 }();
 

@@ -25,6 +25,11 @@ class composed_codec final : public composition {
                  kernel::host_executor const& on)
       : composition(held->facts, facts, how), held_(std::move(held)), start_(held_->kernels()), on_(on) {}
 
+  void begin(call const& c) override {
+    composition::begin(c);
+    if (encoder const e = told(); held_->tell(e.rank, e.workers)) start_.rounding = held_->kernels().rounding;
+  }
+
   void combine(segment part, bool own, std::span<source const> sources, std::span<std::byte> out) override {
     if (part.empty()) return;
     int const terms = terms_of(own, sources);

@@ -88,6 +88,7 @@ operator_facts facts_of(quantizer<N, L, R, W, Op> const& op) {
   f.local = op.norm.is_local;
   f.shifts = op.rounding.shifts();
   f.unbiased = R::unbiased;
+  f.told_worker = ToldWorker<R>;
   f.integer_wire = is_integer_wire<W>();
   if constexpr (wire::BlockCode<W>) {
     using code_type = typename W::code_type;

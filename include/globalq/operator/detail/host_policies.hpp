@@ -22,6 +22,8 @@ struct host_policies {
   explicit host_policies(policy_facts const& of) : facts(of) {}
   virtual ~host_policies() = default;
   virtual kernel::host::any_policies<Int> const& kernels() const = 0;
+  /// Prepares the rounding for a worker of a call. @returns whether it was told, so that kernels() have changed
+  virtual bool tell(std::uint32_t rank, std::uint32_t workers) = 0;
 };
 
 /// @tparam Levels,Rounding  kernel types
@@ -44,6 +46,10 @@ class own_policies final : public host_policies<typename Wire::code_type> {
     }
   }
   kernel::host::any_policies<code_type> const& kernels() const override { return held_; }
+  bool tell(std::uint32_t rank, std::uint32_t workers) override {
+    held_.tell(rank, workers);
+    return ToldWorker<Rounding>;
+  }
 
  private:
   kernel::host::held_policies<Levels, Rounding, Wire> held_;

@@ -112,6 +112,7 @@ struct operator_facts {
   std::shared_ptr<detail::own_norm const>
       own_norm;  ///< a user-defined norm, which has neither orders nor a fixed scale; else null
   bool unbiased = true;
+  bool told_worker = false;  ///< the rounding depends on rank and workers
   bool shifts = false;
   bool integer_wire = false;
   std::uint32_t largest_code = 0;

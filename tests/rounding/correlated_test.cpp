@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// @brief Correlated rounding: uniform words of each worker, a uniform permutation of parts, and the exact variance of the mean.
+
+#include "globalq/rounding/correlated.hpp"
+
+#include "tests/rounding/suite.hpp"
+#include "tests/support/on_threads.hpp"
+
+#include <globalq/collective/all_gather.hpp>
+#include <globalq/collective/allreduce_mean.hpp>
+#include <globalq/operator/vector_codec.hpp>
+#include <globalq/random/stream.hpp>
+#include <globalq/transport/threads.hpp>
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+
+namespace globalq_test {
+
+using gq::rounding::correlated;
+
+INSTANTIATE_TYPED_TEST_SUITE_P(correlated, rounding_scheme_suite, correlated);
+INSTANTIATE_TYPED_TEST_SUITE_P(correlated, unbiased_rounding_suite, correlated);
+
+static_assert(gq::SharesWords<correlated> && !gq::SharesWords<gq::rounding::stochastic>);
+
+namespace {
+
+using shared = std::array<std::uint32_t, 16>;
+
+/// The smallest word that chooses @p k of @p n.
+std::uint32_t choosing(std::uint64_t k, std::uint64_t n) {
+  return static_cast<std::uint32_t>(((k << 32) + n - 1) / n);
+}
+
+/// The number of words with which a value below @p threshold is rounded up. compared() does not fall as words rise.
+std::uint64_t words_below(auto const& in_tile, std::uint32_t threshold) {
+  std::uint64_t low = 0, high = std::uint64_t{1} << 32;
+  while (low < high) {
+    std::uint64_t const middle = (low + high) / 2;
+    if (in_tile.compared(static_cast<std::uint32_t>(middle), 0) < threshold)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+// All parts are equally probable, so the probability is the mean over parts; exact numbers, no sampling.
+TEST(Correlated, each_workers_word_is_uniform_to_one_in_2_to_32) {
+  for (std::uint32_t n = 1; n <= 16; ++n) {
+    std::vector<std::uint32_t> at = thresholds();
+    for (std::uint64_t k = 1; k < n; ++k)
+      for (std::uint32_t more = 0; more < 3; ++more) at.push_back(choosing(k, n) + more - 1);
+    for (std::uint32_t const threshold : at) {
+      std::uint64_t all = 0;
+      for (std::uint32_t part = 0; part < n; ++part) {
+        shared words{};
+        words[0] = choosing(part, n);  // the first member is only rotated
+        auto const in_tile = correlated{}.for_worker(0, n).in_tile(words);
+        std::uint64_t const below = words_below(in_tile, threshold);
+        all += below;
+        double const exact = std::clamp(threshold * 0x1p-32 * n - part, 0.0, 1.0);
+        ASSERT_NEAR(static_cast<double>(below) * 0x1p-32, exact, n * 0x1p-31) << n << ' ' << part;
+        ASSERT_EQ(in_tile.compared(12345, ~0U), ~in_tile.compared(12345, 0));
+      }
+      double const bias = static_cast<double>(all) / n - threshold;
+      ASSERT_LE(std::abs(bias), 1.0) << n << ' ' << threshold;
+    }
+  }
+}
+
+/// The parts of all members: those in which they place a word of 0, times n.
+std::vector<std::uint32_t> parts_of(std::uint32_t n, shared const& words) {
+  std::vector<std::uint32_t> parts;
+  for (std::uint32_t r = 0; r < n; ++r) {
+    std::uint64_t const middle = correlated{}.for_worker(r, n).in_tile(words).compared(0x80000000U, 0);
+    parts.push_back(static_cast<std::uint32_t>((middle * n) >> 32));
+  }
+  return parts;
+}
+
+// One choice of each shared word for each of its equally probable values gives each permutation once.
+TEST(Correlated, every_permutation_of_the_parts_is_equally_probable) {
+  for (std::uint32_t n = 1; n <= 6; ++n) {
+    std::map<std::vector<std::uint32_t>, int> seen;
+    std::uint32_t choices = 1;
+    for (std::uint32_t i = 2; i <= n; ++i) choices *= i;
+    for (std::uint32_t c = 0; c < choices; ++c) {
+      shared words{};
+      words[0] = choosing(c % n, n);
+      std::uint32_t rest = c / n;
+      for (std::uint32_t i = n - 1; i > 1; --i, rest /= i + 1) words[i] = choosing(rest % i, i);
+      ++seen[parts_of(n, words)];
+    }
+    EXPECT_EQ(seen.size(), choices) << n;
+  }
+}
+
+TEST(Correlated, workers_of_a_cohort_take_different_parts) {
+  for (std::uint32_t n = 1; n <= 16; ++n)
+    for (std::uint64_t tile = 0; tile < 100; ++tile) {
+      gq::random::shared_words const drawn({5, 9, 0, gq::random::purpose::share}, tile);
+      shared words;
+      for (std::uint32_t k = 0; k < 16; ++k) words[k] = drawn[k];
+      std::vector<std::uint32_t> parts = parts_of(n, words);
+      std::sort(parts.begin(), parts.end());
+      for (std::uint32_t p = 0; p < n; ++p) ASSERT_EQ(parts[p], p);
+    }
+}
+
+TEST(Correlated, cohorts_hold_at_most_16_workers_and_differ_by_one) {
+  for (std::uint32_t n : {1U, 2U, 16U, 17U, 31U, 32U, 33U, 48U, 49U, 1000U}) {
+    std::map<std::uint32_t, int> sizes;
+    for (std::uint32_t r = 0; r < n; ++r) ++sizes[correlated{}.for_worker(r, n).cohort()];
+    EXPECT_EQ(sizes.size(), (n + 15) / 16);
+    int least = 17, most = 0;
+    for (auto const& [cohort, size] : sizes) {
+      least = std::min(least, size);
+      most = std::max(most, size);
+      EXPECT_LT(cohort, sizes.size());
+    }
+    EXPECT_LE(most, 16);
+    EXPECT_LE(most - least, 1);
+  }
+}
+
+/// The variance of a sum of decisions with up-probabilities @p f, of workers whose parts are a random permutation.
+double variance_of_sum(std::vector<double> const& f) {
+  double const n = static_cast<double>(f.size());
+  auto const in_part = [&](double a, double s) { return std::clamp(n * a - s, 0.0, 1.0); };
+  double variance = 0;
+  for (std::size_t i = 0; i < f.size(); ++i) {
+    variance += f[i] * (1 - f[i]);
+    for (std::size_t j = 0; j < f.size(); ++j) {
+      if (j == i) continue;
+      double both = 0;
+      for (double s = 0; s < n; ++s) both += in_part(f[i], s) * in_part(f[j], s);
+      variance += (n * n * f[i] * f[j] - both) / (n * (n - 1)) - f[i] * f[j];
+    }
+  }
+  return variance;
+}
+
+/// The fraction of a gap that worker @p r has in coordinate @p i of each tile, and its sign and level.
+struct value {
+  double fraction;
+  float x;
+};
+value value_of(int r, std::size_t i, bool equal) {
+  std::uint32_t const word = gq::random::stream{77, 0, equal ? 0U : static_cast<std::uint32_t>(r)}.word(i);
+  float const fraction = static_cast<float>(word >> 12) * 0x1p-20F, level = static_cast<float>(word & 3U);
+  bool const negative = (word & 4U) != 0;
+  // rounding up a magnitude is rounding down a negative value
+  return {negative ? 1.0 - static_cast<double>(fraction) : static_cast<double>(fraction),
+          negative ? -level - fraction : level + fraction};
+}
+
+/// What a call's sums of codes deviate from the exact sums, squared: mean over coordinates and tiles, with its
+/// standard deviation over tiles; and the same of the deviations.
+struct deviations {
+  double square = 0, square_sigma = 0, mean = 0, mean_sigma = 0;
+};
+template <class Operator>
+deviations measure(int n, Operator const& op, char const* schedule, bool equal, int tiles) {
+  std::size_t const d = 256 * static_cast<std::size_t>(tiles);
+  std::vector<float> y(d);
+  support::on_threads(n, std::chrono::seconds{60}, [&](auto& workers) {
+    std::vector<float> x(d);
+    for (std::size_t i = 0; i < d; ++i) x[i] = value_of(workers.rank(), i % 256, equal).x;
+    gq::allreduce_mean mean{workers, op, gq::schedule::any{schedule}, {.seed = 11}};
+    mean(x, 4);
+    if (workers.rank() == 0) y = x;
+  });
+  std::vector<double> squares, means;
+  for (int t = 0; t < tiles; ++t) {
+    double square = 0, sum = 0;
+    for (std::size_t i = 0; i < 256; ++i) {
+      double exact = 0;
+      for (int r = 0; r < n; ++r) exact += static_cast<double>(value_of(r, i, equal).x);
+      double const error = static_cast<double>(y[256 * static_cast<std::size_t>(t) + i]) * n - exact;
+      square += error * error / 256;
+      sum += error / 256;
+    }
+    squares.push_back(square);
+    means.push_back(sum);
+  }
+  auto const moments = [&](std::vector<double> const& v, double& mean, double& sigma) {
+    for (double s : v) mean += s / static_cast<double>(v.size());
+    for (double s : v) sigma += (s - mean) * (s - mean);
+    sigma = std::sqrt(sigma) / static_cast<double>(v.size());
+  };
+  deviations found;
+  moments(squares, found.square, found.square_sigma);
+  moments(means, found.mean, found.mean_sigma);
+  return found;
+}
+
+template <class Rounding>
+auto grid(Rounding rounding) {
+  return gq::quantizer{gq::norm::fixed{8.0}, gq::levels::uniform<8>{}, rounding, gq::wire::int8{}};
+}
+
+TEST(Correlated, the_variance_of_the_mean_is_that_of_a_random_permutation) {
+  constexpr int tiles = 1500;
+  for (bool equal : {false, true})
+    for (int n : {1, 2, 3, 4, 5, 8, 9}) {
+      double exact = 0, independent = 0;
+      for (std::size_t i = 0; i < 256; ++i) {
+        std::vector<double> f;
+        for (int r = 0; r < n; ++r) {
+          f.push_back(value_of(r, i, equal).fraction);
+          independent += f.back() * (1 - f.back()) / 256;
+        }
+        exact += (n > 1 ? variance_of_sum(f) : f[0] * (1 - f[0])) / 256;
+      }
+      for (char const* schedule : {"native", "allgather"}) {
+        deviations const found = measure(n, grid(correlated{}), schedule, equal, tiles);
+        EXPECT_NEAR(found.square, exact, 5 * found.square_sigma + 1e-5)
+            << n << ' ' << schedule << ' ' << equal;
+        EXPECT_NEAR(found.mean, 0, 5 * found.mean_sigma + 1e-5) << n << ' ' << schedule << ' ' << equal;
+      }
+      if (n == 1) continue;
+      // theory for uniform fractions: 2 / (1 + 1/n^2) of independent values; the 256 fractions are a sample
+      if (!equal) {
+        EXPECT_NEAR(independent / exact, 2 / (1 + 1.0 / (n * n)), 0.15) << n;
+      }
+      if (equal) {
+        EXPECT_NEAR(independent / exact, n, 0.1 * n) << n;
+      }
+      deviations const without = measure(n, grid(gq::rounding::stochastic{}), "native", equal, tiles);
+      EXPECT_NEAR(without.square, independent, 5 * without.square_sigma + 1e-5) << n;
+    }
+}
+
+/// What all workers hold after a call.
+template <class Operator, class Schedule>
+std::vector<float> mean_of(int n, std::size_t d, Operator const& op, Schedule const& schedule) {
+  std::vector<std::vector<float>> y(static_cast<std::size_t>(n), std::vector<float>(d));
+  support::on_threads(n, std::chrono::seconds{60}, [&](auto& workers) {
+    auto& mine = y[static_cast<std::size_t>(workers.rank())];
+    for (std::size_t i = 0; i < d; ++i) mine[i] = value_of(workers.rank(), i, false).x;
+    gq::allreduce_mean mean{workers, op, schedule, gq::options{.seed = 11}};
+    mean(mine, 2);
+  });
+  for (auto const& each : y) EXPECT_THAT(each, ::testing::ContainerEq(y[0]));
+  return y[0];
+}
+
+// Nodes encode sums of their workers: two nodes gain what two workers gain, 1.6.
+TEST(Correlated, is_told_the_encoders_of_sums_of_nodes) {
+  std::size_t const d = 256 * 200;
+  auto const error = [&](auto rounding) {
+    gq::quantizer const op{gq::norm::linf{}, gq::levels::uniform<>{}, rounding, gq::wire::int8{}};
+    auto const y = mean_of(4, d, op, gq::schedule::hierarchical<gq::schedule::float32_sum>{2});
+    double sum = 0;
+    for (std::size_t i = 0; i < d; ++i) {
+      double exact = 0;
+      for (int r = 0; r < 4; ++r) exact += static_cast<double>(value_of(r, i, false).x) / 4;
+      sum += (static_cast<double>(y[i]) - exact) * (static_cast<double>(y[i]) - exact);
+    }
+    return sum;
+  };
+  EXPECT_NEAR(error(gq::rounding::stochastic{}) / error(correlated{}), 1.6, 0.05);
+}
+
+// Each worker of all_gather encodes for itself: decisions on equal shards are independent.
+TEST(Correlated, all_gather_is_not_correlated) {
+  constexpr int n = 4;
+  std::size_t const d = 256 * 400;
+  std::vector<float> all;
+  support::on_threads(n, std::chrono::seconds{60}, [&](auto& workers) {
+    std::vector<float> x(d, 0.5F), y(n * d);
+    gq::all_gather gather{workers, grid(correlated{}), gq::options{.seed = 11}};
+    gather(x, y, 2);
+    if (workers.rank() == 1) all = y;
+  });
+  double square = 0;
+  for (std::size_t i = 0; i < d; ++i) {
+    double sum = -2;
+    for (std::size_t r = 0; r < n; ++r) sum += static_cast<double>(all[r * d + i]);
+    square += sum * sum / static_cast<double>(d);
+  }
+  EXPECT_NEAR(square, n / 4.0, 0.02);  // 0 if correlated; standard deviation below 0.005
+}
+
+TEST(Correlated, one_vector_has_no_other_workers) {
+  try {
+    gq::vector_codec codec{grid(correlated{})};
+    FAIL();
+  } catch (gq::configuration_error const& e) {
+    EXPECT_THAT(e.what(), ::testing::HasSubstr("use rounding::stochastic"));
+  }
+}
+
+}  // namespace
+}  // namespace globalq_test
