@@ -67,6 +67,11 @@ void train(Workers& workers) {
   scatter_nodes(gradient, 205);
   //! [trainer-nodes]
 
+  //! [trainer-broadcast]
+  gq::broadcast send{workers, op, /*root=*/0, {.seed = 45}};
+  send(gradient, 206);
+  //! [trainer-broadcast]
+
   //! [trainer-plan]
   gq::plan const p = gq::plan_for(op, gq::schedule::sra{}, /*workers=*/64, /*length=*/25'000'000);
   // p.fits, p.refusal, p.bytes_sent, p.bits_per_value, p.rounding_steps, p.theta, p.iterations_factor,

@@ -6,6 +6,7 @@
 #include "call/vector_group.hpp"
 #include "collective/all_gather.hpp"
 #include "collective/allreduce_mean.hpp"
+#include "collective/broadcast.hpp"
 #include "collective/reduce_scatter_mean.hpp"
 #include "operator/any_quantizer.hpp"
 #include "operator/centered.hpp"

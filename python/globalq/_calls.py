@@ -12,7 +12,7 @@ from . import _library as c
 from ._library import check, library
 from ._workers import Workers, describe
 
-__all__ = ["AllGather", "Mean", "Operator", "Plan", "ReduceScatter", "operators", "plan"]
+__all__ = ["AllGather", "Broadcast", "Mean", "Operator", "Plan", "ReduceScatter", "operators", "plan"]
 
 TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3}
 
@@ -300,12 +300,12 @@ class Used(c.Handle):
 
 
 class Call(Used):
-    """Common base of Mean, ReduceScatter and AllGather."""
+    """Common base of Mean, ReduceScatter, AllGather and Broadcast."""
 
     _destroy = staticmethod(library.globalq_call_destroy)
 
     def __init__(self, workers, kind, operator, schedule, seed, non_finite, measure_errors, layers=(), warm_up=0, first_layer=0,
-                 model_layers=0, learn_at=None, chunk_values=0):
+                 model_layers=0, learn_at=None, chunk_values=0, root=0):
         if non_finite not in ("propagate", "error"):
             raise c.ConfigurationError(f'globalq: non_finite is "{non_finite}"; give "propagate" or "error"')
         super().__init__(workers)
@@ -313,7 +313,8 @@ class Call(Used):
                               seed=c.number("seed", seed), warm_up=c.number("warm_up", warm_up),
                               first_layer=c.number("first_layer", first_layer), model_layers=c.number("model_layers", model_layers),
                               fail_on_non_finite=non_finite == "error", measure_errors=bool(measure_errors),
-                              learn_at=c.text("learn_at", learn_at), chunk_values=c.number("chunk_values", chunk_values))
+                              learn_at=c.text("learn_at", learn_at), chunk_values=c.number("chunk_values", chunk_values),
+                              root=c.number("root", root, -2**31, 2**31 - 1))
         array, keep = layer_array(layers)
         handle = ctypes.c_void_p()
         check(library.globalq_call_create(self._workers.handle, kind, ctypes.byref(settings), array, len(array), ctypes.byref(handle)))
@@ -511,6 +512,24 @@ class AllGather(Shards):
         place. own is either that part of out, or does not overlap out."""
         self._run(step, lambda: [(out, None) if own is None else (own, out)])
         return out
+
+
+class Broadcast(Call):
+    """Every worker gets the quantized vector of one, the root: send(weights, step). Arguments are as in Mean.
+
+    root  rank of the worker that has the vector
+    """
+
+    def __init__(self, workers, operator="float32", *, root=0, seed=0, non_finite="propagate", measure_errors=False, chunk_values=0):
+        super().__init__(workers, 3, operator, None, seed, non_finite, measure_errors, chunk_values=chunk_values, root=root)
+
+    def __call__(self, x, step, out=None):
+        """Sends x of the root to all workers, in place or into out; returns the result. x of the other workers is not read. All workers,
+        the root too, get the decoded values."""
+        self._run(step, lambda: [(x, out)])
+        return x if out is None else out
+
+    _function = staticmethod(Mean._function)
 
 
 class Chooser(Used):

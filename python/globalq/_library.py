@@ -64,7 +64,7 @@ class Messages(Sized):
 class Settings(Sized):
     _fields_ = [("size", c_size_t), ("operator_name", c_char_p), ("schedule", c_char_p), ("seed", c_uint64), ("warm_up", c_uint64),
                 ("first_layer", c_uint64), ("model_layers", c_uint64), ("fail_on_non_finite", c_int), ("measure_errors", c_int),
-                ("learn_at", c_char_p), ("chunk_values", c_uint64)]
+                ("learn_at", c_char_p), ("chunk_values", c_uint64), ("root", c_int)]
 
 
 class Layer(ctypes.Structure):

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief c: calls: means of any vectors and of shards, and the functions of globalq.h for calls of any kind.
+/// @brief c: calls: means of any vectors and of shards, broadcasts, and the functions of globalq.h for calls of any kind.
 
 #include "call.hpp"
 #include "preparation.hpp"
 
 #include <globalq/collective/all_gather.hpp>
 #include <globalq/collective/allreduce_mean.hpp>
+#include <globalq/collective/broadcast.hpp>
 #include <globalq/collective/reduce_scatter_mean.hpp>
 #include <globalq/named/compressors.hpp>
 #include <globalq/named/learn_at.hpp>
@@ -163,6 +164,32 @@ class call_of_shards final : public globalq_call {
 using scattered = call_of_shards<gq::reduce_scatter_mean<>, false>;
 using gathered = call_of_shards<gq::all_gather<>, true>;
 
+/// A broadcast; it takes one vector at a time.
+class broadcast_vector final : public globalq_call {
+ public:
+  template <class Space>
+  broadcast_vector(globalq_workers& w, choice const& c, int root, gq::options o, bool errors,
+                   Space const& space)
+      : globalq_call(w, errors), name_(c.name) {
+    o.telemetry = &seen;
+    call_.emplace(*w.behind->endpoint, c.op, root, o, space);
+  }
+  void run(vectors all, std::uint64_t step) override {
+    expect_memory_("globalq_call_run", all);
+    if (all.size() != 1)
+      refuse("globalq_call_run", std::to_string(all.size()) + " vectors in a broadcast", "pass one per call");
+    with_type(all[0], [&]<class T>(T) {
+      (*call_)(input_of<T>(all[0], all[0].length), output_of<T>(all[0], all[0].length), step);
+    });
+  }
+  char const* operator_name(std::size_t) const override { return name_.c_str(); }
+
+ private:
+  std::string name_;
+  std::optional<gq::broadcast<>> call_;
+  memory_check expect_memory_;
+};
+
 template <class Shards>
 std::unique_ptr<globalq_call> make_shards(globalq_workers& w, choice const& c, gq::options const& o,
                                           bool errors) {
@@ -185,9 +212,12 @@ std::unique_ptr<globalq_call> make(globalq_workers& w, globalq_kind kind, global
       .non_finite = s.fail_on_non_finite != 0 ? gq::non_finite::error : gq::non_finite::propagate,
       .chunk_values = s.chunk_values};
   if (kind != GLOBALQ_MEAN && (!layers.empty() || s.schedule != nullptr))
-    refuse(operation, "calls of shards take no layers and no schedule", "leave both NULL");
-  if (kind != GLOBALQ_MEAN && s.chunk_values != 0)
+    refuse(operation, "only means take layers and a schedule", "leave both NULL");
+  if ((kind == GLOBALQ_REDUCE_SCATTER || kind == GLOBALQ_ALL_GATHER) && s.chunk_values != 0)
     refuse(operation, "calls of shards have no chunks", "set chunk_values to 0");
+  if (kind != GLOBALQ_BROADCAST && s.root != 0)
+    refuse(operation, "root is " + std::to_string(s.root) + ", and only GLOBALQ_BROADCAST has one",
+           "set it to 0");
   if (kind != GLOBALQ_MEAN && !usual.asked.only_quantizes())
     refuse(
         operation,
@@ -202,6 +232,10 @@ std::unique_ptr<globalq_call> make(globalq_workers& w, globalq_kind kind, global
       return make_shards<scattered>(w, usual, o, errors);
     case GLOBALQ_ALL_GATHER:
       return make_shards<gathered>(w, usual, o, errors);
+    case GLOBALQ_BROADCAST:
+      return with_space(w, [&](auto const& space) -> std::unique_ptr<globalq_call> {
+        return std::make_unique<broadcast_vector>(w, usual, s.root, o, errors, space);
+      });
     case GLOBALQ_MEAN:
       break;
     default:

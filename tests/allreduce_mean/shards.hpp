@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief Tests: what reduce_scatter_mean and all_gather promise, on one worker of any transport.
+/// @brief Tests: what reduce_scatter_mean, all_gather and broadcast promise, on one worker of any transport.
 
 #include "tests/support/calls.hpp"
 #include "tests/support/nodes.hpp"
 #include "tests/support/values.hpp"
 
 #include <globalq/collective/all_gather.hpp>
+#include <globalq/collective/broadcast.hpp>
 #include <globalq/collective/reduce_scatter_mean.hpp>
 #include <globalq/globalq.hpp>
 
@@ -95,6 +96,54 @@ std::vector<float> expect_gathered_shards(T& workers, gq::any_quantizer const& o
         << op.facts().name << ' ' << d;
   if (!op.facts().rounds()) {
     EXPECT_TRUE(same_bits(in_place.data(), x.data(), d));
+  }
+  return in_place;
+}
+
+/// All workers hold the same bits as the root, in place or from another vector, whole or in chunks. If sums are exact, they are
+/// n times the mean of the root's vector and zeros.
+/// @param x  of the root
+template <class T>
+std::vector<float> expect_one_vector_everywhere(T& workers, gq::any_quantizer const& op, int root,
+                                                std::vector<float> const& x) {
+  std::size_t const d = x.size();
+  int const n = workers.size();
+  gq::broadcast send{workers, op, root, {.seed = 3}},
+      cut{workers, op, root, {.seed = 3, .chunk_values = 300}};
+  bool const has = workers.rank() == root;
+  std::vector<float> in_place(d, std::numeric_limits<float>::quiet_NaN()), other(d), unread = in_place,
+                                                                                     zeros(d);
+  if (has) in_place = unread = zeros = x;
+  send(in_place, 5);
+  cut(unread, other, 5);
+  EXPECT_TRUE(same_bits(in_place.data(), other.data(), d)) << op.facts().name;
+  if (has) {
+    EXPECT_TRUE(same_bits(unread.data(), x.data(), d));
+  }
+  std::vector<float> all(d * static_cast<std::size_t>(n));
+  if (d != 0)
+    gq::transport::allgather(workers, std::as_bytes(std::span<float const>(in_place)),
+                             std::as_writable_bytes(std::span(all)));
+  for (int r = 0; r < n; ++r)
+    EXPECT_TRUE(same_bits(in_place.data(), all.data() + d * static_cast<std::size_t>(r), d))
+        << op.facts().name << ' ' << d << ", root " << root;
+  if (!op.facts().rounds()) {
+    EXPECT_TRUE(same_bits(in_place.data(), x.data(), d));
+  }
+  gq::allreduce_mean mean{workers, op, gq::schedule::allgather{}, {.seed = 3}};
+  mean(zeros, 5);
+  double square = 0, error = 0;
+  for (std::size_t i = 0; i < d; ++i) {
+    double const sum = static_cast<double>(zeros[i]) * n;
+    square += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+    error += (sum - static_cast<double>(in_place[i])) * (sum - static_cast<double>(in_place[i]));
+    if ((n & (n - 1)) == 0 && !op.facts().shifts && !op.facts().local) {
+      EXPECT_EQ(in_place[i], static_cast<float>(sum)) << op.facts().name << ' ' << d;
+    }
+  }
+  // the other workers draw shifts for their zeros
+  if (!op.facts().shifts) {
+    EXPECT_LE(error, 1e-12 * square) << op.facts().name << ' ' << d;
   }
   return in_place;
 }

@@ -36,6 +36,112 @@ TEST(Shards, gathered_are_the_same_on_all_workers) {
         on_threads(n, [&](auto& workers) { shards::expect_gathered_shards(workers, op, values(d, 99)); });
 }
 
+TEST(Broadcast, all_workers_hold_the_vector_of_the_root) {
+  for (gq::any_quantizer const& op : operators())
+    for (int n = 1; n <= 9; ++n)
+      for (std::size_t d :
+           {std::size_t{0}, std::size_t{1}, std::size_t{255}, std::size_t{257}, std::size_t{3001}})
+        on_threads(n, [&](auto& workers) {
+          shards::expect_one_vector_everywhere(workers, op, static_cast<int>(d) % n, values(d, 99));
+        });
+}
+
+TEST(Broadcast, is_unbiased_and_bounded_like_any_encoding) {
+  constexpr std::size_t d = 1000;
+  constexpr int draws = 600;
+  on_threads(4, [&](auto& workers) {
+    gq::quantizer const op{gq::norm::local<2>{.bucket = 256}, gq::levels::uniform{3},
+                           gq::rounding::stochastic{}, gq::wire::packed<3>{}};
+    gq::broadcast send{workers, op, 2, {.seed = 17}};
+    std::vector<float> const x = values(d, 4);
+    std::vector<double> sum(d), squares(d);
+    for (int k = 0; k < draws; ++k) {
+      std::vector<float> y = x;
+      send(y, static_cast<std::uint64_t>(k));
+      for (std::size_t i = 0; i < d; ++i) {
+        double const error = static_cast<double>(y[i]) - static_cast<double>(x[i]);
+        sum[i] += error;
+        squares[i] += error * error;
+      }
+    }
+    double bias = 0, variance = 0, fourth = 0;
+    for (std::size_t i = 0; i < d; ++i) {
+      double const v = squares[i] / draws;
+      bias += sum[i] / draws * (sum[i] / draws);
+      variance += v / draws;
+      fourth += v * v / draws / draws;
+    }
+    EXPECT_NEAR(bias / variance, 1, 5 * std::sqrt(2 * fourth) / variance);
+  });
+}
+
+TEST(Broadcast, all_types_stages_and_tails_arrive) {
+  auto const check = []<class Value>(Value) {
+    gq::rounding::stochastic const dice;
+    gq::quantizer const fine{gq::norm::linf{.bucket = 128}, gq::levels::uniform{30000}, dice,
+                             gq::wire::int16{}};
+    std::vector<gq::any_quantizer> const all{gq::rotated{fine, 64}, gq::centered{fine, 128},
+                                             gq::float32_tail{fine}};
+    for (auto const& op : all)
+      for (int n : {1, 2, 5})
+        for (std::size_t d : {1U, 100U, 1300U})
+          on_threads(n, [&](auto& workers) {
+            std::vector<Value> const x = support::values_of<Value>(7, d);
+            std::vector<Value> y(d);
+            if (workers.rank() == n - 1) y = x;
+            gq::broadcast{workers, op, n - 1, {.seed = 1}}(y, 3);
+            for (std::size_t i = 0; i < d; ++i)
+              ASSERT_NEAR(static_cast<float>(y[i]), static_cast<float>(x[i]), 0.02F)
+                  << op.facts().name << ' ' << i;
+          });
+  };
+  check(0.0F);
+  check(0.0);
+  check(gq::float16{});
+  check(gq::bfloat16{});
+}
+
+TEST(Broadcast, not_a_number_matters_at_the_root_only) {
+  float const nan = std::numeric_limits<float>::quiet_NaN();
+  for (int bad : {0, 1})
+    on_threads(3, [&](auto& workers) {
+      std::vector<float> x(500, workers.rank() == bad ? nan : 1.0F);
+      gq::broadcast send{workers, gq::operators::qsgd<4>(), 1, {.seed = 1}};
+      send(x, 3);
+      for (float v : x) EXPECT_EQ(std::isnan(v), bad == 1);
+    });
+}
+
+TEST(Broadcast, workers_that_disagree_about_the_root_or_name_none_all_hear_of_it) {
+  on_threads(3, [&](auto& workers) {
+    std::vector<float> x(500, 1.0F);
+    gq::broadcast send{workers, gq::operators::qsgd<4>(), workers.rank() == 2 ? 1 : 0, {.seed = 1}};
+    EXPECT_THROW(send(x, 3), gq::disagreement_error);
+    for (int root : {-1, 3}) {
+      try {
+        gq::broadcast none{workers, gq::operators::qsgd<4>(), root, {.seed = 1}};
+        ADD_FAILURE();
+      } catch (gq::configuration_error const& e) {
+        EXPECT_THAT(e.what(), testing::HasSubstr("pass a root from 0 to 2"));
+      }
+    }
+  });
+}
+
+TEST(Broadcast, the_root_sends_its_frames_once) {
+  for (int n : {1, 2, 3, 5, 8})
+    on_threads(n, [&](auto& workers) {
+      gq::broadcast send{workers, gq::operators::qsgd<4>(), 0, {.seed = 1}};
+      std::vector<float> x(100000, 1.0F);
+      send(x, 1);
+      std::uint64_t const before = workers.bytes_sent();
+      send(x, 2);
+      std::uint64_t const bytes = workers.bytes_sent() - before, whole = 100000 / 2 + 4 * 196;
+      double const share = workers.rank() == 0 ? (n > 1 ? 1.0 : 0.0) : (n - 2.0) / (n - 1.0);
+      EXPECT_NEAR(static_cast<double>(bytes), share * static_cast<double>(whole), 2000.0 + 200 * n) << n;
+    });
+}
+
 TEST(Shards, gathered_are_the_mean_of_padded_vectors_times_the_workers) {
   for (int n : {1, 2, 4, 8})
     for (std::size_t d : {std::size_t{257}, std::size_t{5000}})

@@ -572,6 +572,8 @@ TEST(Stream, halves_of_a_sharded_step_take_sparse_frames) {
     gq::reduce_scatter_mean scatter{workers, op, {.seed = 7}};
     gq::all_gather gather_there{device, op, {.seed = 7}};
     gq::all_gather gather{workers, op, {.seed = 7}};
+    gq::broadcast send_there{device, op, 1, {.seed = 7}};
+    gq::broadcast send{workers, op, 1, {.seed = 7}};
     for (std::uint64_t step : {1U, 2U}) {
       scatter(on_host, step);
       gather(on_host, step);
@@ -580,6 +582,10 @@ TEST(Stream, halves_of_a_sharded_step_take_sparse_frames) {
       gather_there(on_stream.values(), step);
       gather_there.wait();
       expect_same<float>(on_host, on_stream, "step " + std::to_string(step));
+      send(on_host, step + 10);
+      send_there(on_stream.values(), step + 10);
+      send_there.wait();
+      expect_same<float>(on_host, on_stream, "broadcast, step " + std::to_string(step));
     }
   });
 }

@@ -8,6 +8,7 @@
 #include <globalq/baseline.hpp>
 #include <globalq/collective/all_gather.hpp>
 #include <globalq/collective/allreduce_mean.hpp>
+#include <globalq/collective/broadcast.hpp>
 #include <globalq/collective/reduce_scatter_mean.hpp>
 #include <globalq/named/compressors.hpp>
 #include <globalq/named/level_learning.hpp>
@@ -310,6 +311,43 @@ TEST(C, shards_have_the_bits_of_the_library) {
       globalq_vector const in_place{x.data(), x.data(), length, GLOBALQ_FLOAT32};
       if (status == GLOBALQ_OK) status = globalq_call_run(gather.call, &in_place, 1, 6);
       EXPECT_EQ(x, all);
+      return status;
+    });
+    EXPECT_EQ(ended, GLOBALQ_OK) << text;
+  }
+}
+
+TEST(C, a_broadcast_has_the_bits_of_the_library) {
+  constexpr int workers = 3;
+  constexpr std::size_t length = 2000;
+  std::vector<float> sent;
+  gq::transport::threads(workers).run([&](auto& w) {
+    gq::broadcast send{w, gq::named::operator_of(gq::named::read_operator("cgx:4")), 2, {.seed = 9}};
+    auto x = values(length, w.rank());
+    send(x, 5);
+    if (w.rank() == 0) sent = x;
+  });
+  for (way how : {way::threads, way::memory, way::messages}) {
+    auto const [ended, text] = run(how, workers, [&](globalq_workers* w) {
+      call_handle send, refused;
+      globalq_settings s = settings_of("cgx:4");
+      s.root = 3;
+      EXPECT_EQ(globalq_call_create(w, GLOBALQ_BROADCAST, &s, nullptr, 0, &refused.call),
+                GLOBALQ_CONFIGURATION);
+      EXPECT_THAT(globalq_error(), HasSubstr("pass a root from 0 to 2"));
+      s.root = 2;
+      EXPECT_EQ(globalq_call_create(w, GLOBALQ_MEAN, &s, nullptr, 0, &refused.call), GLOBALQ_CONFIGURATION);
+      EXPECT_THAT(globalq_error(), HasSubstr("only GLOBALQ_BROADCAST"));
+      globalq_status status = globalq_call_create(w, GLOBALQ_BROADCAST, &s, nullptr, 0, &send.call);
+      if (status != GLOBALQ_OK) return status;
+      auto x = values(length, globalq_rank(w));
+      std::vector<float> y(length);
+      globalq_vector const other{x.data(), y.data(), length, GLOBALQ_FLOAT32},
+          in_place{x.data(), x.data(), length, GLOBALQ_FLOAT32};
+      status = globalq_call_run(send.call, &other, 1, 5);
+      EXPECT_EQ(y, sent);
+      if (status == GLOBALQ_OK) status = globalq_call_run(send.call, &in_place, 1, 5);
+      EXPECT_EQ(x, sent);
       return status;
     });
     EXPECT_EQ(ended, GLOBALQ_OK) << text;

@@ -212,6 +212,22 @@ def test_shards():
     assert np.abs(results[0] - exact).max() < 0.1
 
 
+def test_broadcast():
+    def work(w):
+        send = globalq.Broadcast(w, "cgx:8", root=1, seed=1)
+        x = values(3000, w.rank)
+        y = send(x, 0, np.zeros(3000, "float32"))
+        send(x, 0)
+        assert (x == y).all()
+        with pytest.raises(globalq.ConfigurationError, match="pass a root from 0 to 2"):
+            globalq.Broadcast(w, root=3)
+        return y
+
+    results = globalq.run_threads(3, work)
+    assert all((y == results[0]).all() for y in results)
+    assert np.abs(results[0] - values(3000, 1)).max() < 0.1
+
+
 def test_arrays_that_are_not_contiguous_are_copied_and_that_is_said_once():
     def work(w):
         x = np.zeros((20, 30), "float32")

@@ -175,7 +175,8 @@ GLOBALQ_C void globalq_workers_destroy(globalq_workers* workers);
 typedef enum globalq_kind {
   GLOBALQ_MEAN = 0,           /**< every worker gets the mean of all vectors */
   GLOBALQ_REDUCE_SCATTER = 1, /**< every worker gets its shard of the mean */
-  GLOBALQ_ALL_GATHER = 2      /**< every worker gets the shards of all workers */
+  GLOBALQ_ALL_GATHER = 2,     /**< every worker gets the shards of all workers */
+  GLOBALQ_BROADCAST = 3       /**< every worker gets the vector of one; inputs of the others are not read */
 } globalq_kind;
 
 /** Settings of a call; zero and NULL select defaults. */
@@ -194,6 +195,7 @@ typedef struct globalq_settings {
    * all vectors are zero, the call learns in the next step instead. */
   char const* learn_at;
   uint64_t chunk_values; /**< values sent at a time; 0: chosen by globalq. Not for shards */
+  int root;              /**< rank of the worker whose vector GLOBALQ_BROADCAST sends; 0 for other calls */
 } globalq_settings;
 
 /** A tensor of a model. */

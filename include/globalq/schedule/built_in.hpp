@@ -5,12 +5,14 @@
 
 #include "any.hpp"
 #include "detail/shards.hpp"
+#include "detail/spread.hpp"
 #include "erased.hpp"
 
 // Applies schedule(type) to each of them.
-#define GLOBALQ_BUILT_IN_SCHEDULES(schedule)                                                         \
-  schedule(any) schedule(ring) schedule(tree) schedule(scatter_reduce_allgather) schedule(allgather) \
-      schedule(native) schedule(hierarchical<>) schedule(detail::reduce_scatter) schedule(detail::gather)
+#define GLOBALQ_BUILT_IN_SCHEDULES(schedule)                                                              \
+  schedule(any) schedule(ring) schedule(tree) schedule(scatter_reduce_allgather) schedule(allgather)      \
+      schedule(native) schedule(hierarchical<>) schedule(detail::reduce_scatter) schedule(detail::gather) \
+          schedule(detail::spread)
 
 #if defined(GLOBALQ_COMPILED)
 namespace GLOBALQ_ABI::schedule {

@@ -81,6 +81,11 @@ template <class S>
 inline constexpr bool gathers = requires {
   requires S::gathers;
 };
+/// Whether it copies the vector of one worker.
+template <class S>
+inline constexpr bool spreads = requires {
+  requires S::spreads;
+};
 
 }  // namespace detail
 

@@ -22,8 +22,8 @@ class erased {
   erased& operator=(erased const&) = delete;
   virtual ~erased() = default;
 
-  /// Whether workers' parts are concatenated, and whether a worker receives only its part.
-  bool gathers, scatters;
+  /// Whether vectors of workers are averaged, workers' parts are concatenated, and a worker receives only its part.
+  bool averages, gathers, scatters;
   /// Values of a node are added in float32, and its leader encodes the sum.
   bool sums_in_nodes;
 
@@ -52,8 +52,8 @@ class erased {
                            frame_pool& frames) const = 0;
 
  protected:
-  erased(bool gathering, bool scattering, bool summing)
-      : gathers(gathering), scatters(scattering), sums_in_nodes(summing) {}
+  erased(bool averaging, bool gathering, bool scattering, bool summing)
+      : averages(averaging), gathers(gathering), scatters(scattering), sums_in_nodes(summing) {}
 };
 
 /// Implementation for a schedule of known type.
@@ -67,6 +67,7 @@ class erased_as final : public erased {
  public:
   explicit erased_as(S schedule)
       : erased(
+            !globalq::detail::gathers<plain> && !globalq::detail::spreads<plain>,
             globalq::detail::gathers<plain>,
             requires(plain const& s, partition const& cut) { s.writes(cut, 0); }, sums),
         s_(std::forward<S>(schedule)) {}

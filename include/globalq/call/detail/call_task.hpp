@@ -51,7 +51,7 @@ struct call_task {
   call common(int rank, int workers, std::uint64_t seed, decision const& d) const {
     call c;
     c.rank = rank;
-    c.workers = schedule.gathers ? 1 : workers;
+    c.workers = schedule.averages ? workers : 1;
     if (schedule.sums_in_nodes) {
       schedule_facts const s = schedule.facts(workers);
       c.rank = schedule.node_of(rank, workers);

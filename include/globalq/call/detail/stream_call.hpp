@@ -158,7 +158,7 @@ class stream_call {
     // the decision also settles the scale of a whole vector
     double const extent = scale_rule(setup_.facts, x.type).by_bucket ? 0.0 : codec_->extent();
     bool const settles = extent > 0;
-    int const sharing = schedule.gathers ? 1 : n;
+    int const sharing = schedule.averages ? n : 1;
     call c;
     c.x = x;
     c.y = y;
