@@ -72,6 +72,11 @@ void train(Workers& workers) {
   send(gradient, 206);
   //! [trainer-broadcast]
 
+  //! [trainer-all-to-all]
+  gq::all_to_all exchange{workers, op, {.seed = 46}};
+  exchange(gradient, 207);  // 4096 values: parts of 4096 / n
+  //! [trainer-all-to-all]
+
   //! [trainer-plan]
   gq::plan const p = gq::plan_for(op, gq::schedule::sra{}, /*workers=*/64, /*length=*/25'000'000);
   // p.fits, p.refusal, p.bytes_sent, p.bits_per_value, p.rounding_steps, p.theta, p.iterations_factor,

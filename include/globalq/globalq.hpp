@@ -5,6 +5,7 @@
 
 #include "call/vector_group.hpp"
 #include "collective/all_gather.hpp"
+#include "collective/all_to_all.hpp"
 #include "collective/allreduce_mean.hpp"
 #include "collective/broadcast.hpp"
 #include "collective/reduce_scatter_mean.hpp"

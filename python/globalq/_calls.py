@@ -12,7 +12,7 @@ from . import _library as c
 from ._library import check, library
 from ._workers import Workers, describe
 
-__all__ = ["AllGather", "Broadcast", "Mean", "Operator", "Plan", "ReduceScatter", "operators", "plan"]
+__all__ = ["AllGather", "AllToAll", "Broadcast", "Mean", "Operator", "Plan", "ReduceScatter", "operators", "plan"]
 
 TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3}
 
@@ -300,7 +300,7 @@ class Used(c.Handle):
 
 
 class Call(Used):
-    """Common base of Mean, ReduceScatter, AllGather and Broadcast."""
+    """Common base of Mean, ReduceScatter, AllGather, Broadcast and AllToAll."""
 
     _destroy = staticmethod(library.globalq_call_destroy)
 
@@ -526,6 +526,23 @@ class Broadcast(Call):
     def __call__(self, x, step, out=None):
         """Sends x of the root to all workers, in place or into out; returns the result. x of the other workers is not read. All workers,
         the root too, get the decoded values."""
+        self._run(step, lambda: [(x, out)])
+        return x if out is None else out
+
+    _function = staticmethod(Mean._function)
+
+
+class AllToAll(Call):
+    """Exchanges parts: of n workers' n equal parts, worker r gets part r of each: exchange(tokens, step). Arguments are as in Mean.
+
+    Each part has its own norm, and buckets begin with it. Part p of the result comes from worker p, this worker's own part too, decoded.
+    """
+
+    def __init__(self, workers, operator="float32", *, seed=0, non_finite="propagate", measure_errors=False, chunk_values=0):
+        super().__init__(workers, 4, operator, None, seed, non_finite, measure_errors, chunk_values=chunk_values)
+
+    def __call__(self, x, step, out=None):
+        """Exchanges the parts of x, in place or into out; returns the result. Use each step once; steps are below 2^48 / n."""
         self._run(step, lambda: [(x, out)])
         return x if out is None else out
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief c: calls: means of any vectors and of shards, broadcasts, and the functions of globalq.h for calls of any kind.
+/// @brief c: calls: means of any vectors and of shards, other collectives, and the functions of globalq.h for calls of any kind.
 
 #include "call.hpp"
 #include "preparation.hpp"
 
 #include <globalq/collective/all_gather.hpp>
+#include <globalq/collective/all_to_all.hpp>
 #include <globalq/collective/allreduce_mean.hpp>
 #include <globalq/collective/broadcast.hpp>
 #include <globalq/collective/reduce_scatter_mean.hpp>
@@ -164,20 +165,22 @@ class call_of_shards final : public globalq_call {
 using scattered = call_of_shards<gq::reduce_scatter_mean<>, false>;
 using gathered = call_of_shards<gq::all_gather<>, true>;
 
-/// A broadcast; it takes one vector at a time.
-class broadcast_vector final : public globalq_call {
+/// A call of one vector that is no mean: broadcast or all_to_all.
+template <class Call>
+class call_of_vector final : public globalq_call {
  public:
-  template <class Space>
-  broadcast_vector(globalq_workers& w, choice const& c, int root, gq::options o, bool errors,
-                   Space const& space)
+  /// @param make  constructs the call in place, with options
+  template <class Make>
+  call_of_vector(globalq_workers& w, choice const& c, gq::options o, bool errors, Make const& make)
       : globalq_call(w, errors), name_(c.name) {
     o.telemetry = &seen;
-    call_.emplace(*w.behind->endpoint, c.op, root, o, space);
+    make(call_, o);
   }
   void run(vectors all, std::uint64_t step) override {
     expect_memory_("globalq_call_run", all);
     if (all.size() != 1)
-      refuse("globalq_call_run", std::to_string(all.size()) + " vectors in a broadcast", "pass one per call");
+      refuse("globalq_call_run", std::to_string(all.size()) + " vectors in a call that is no mean",
+             "pass one per call");
     with_type(all[0], [&]<class T>(T) {
       (*call_)(input_of<T>(all[0], all[0].length), output_of<T>(all[0], all[0].length), step);
     });
@@ -186,7 +189,7 @@ class broadcast_vector final : public globalq_call {
 
  private:
   std::string name_;
-  std::optional<gq::broadcast<>> call_;
+  std::optional<Call> call_;
   memory_check expect_memory_;
 };
 
@@ -234,7 +237,16 @@ std::unique_ptr<globalq_call> make(globalq_workers& w, globalq_kind kind, global
       return make_shards<gathered>(w, usual, o, errors);
     case GLOBALQ_BROADCAST:
       return with_space(w, [&](auto const& space) -> std::unique_ptr<globalq_call> {
-        return std::make_unique<broadcast_vector>(w, usual, s.root, o, errors, space);
+        return std::make_unique<call_of_vector<gq::broadcast<>>>(
+            w, usual, o, errors, [&](auto& call, auto const& with) {
+              call.emplace(*w.behind->endpoint, usual.op, s.root, with, space);
+            });
+      });
+    case GLOBALQ_ALL_TO_ALL:
+      return with_space(w, [&](auto const& space) -> std::unique_ptr<globalq_call> {
+        return std::make_unique<call_of_vector<gq::all_to_all>>(
+            w, usual, o, errors,
+            [&](auto& call, auto const& with) { call.emplace(*w.behind->endpoint, usual.op, with, space); });
       });
     case GLOBALQ_MEAN:
       break;

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief Tests: what reduce_scatter_mean, all_gather and broadcast promise, on one worker of any transport.
+/// @brief Tests: what reduce_scatter_mean, all_gather, broadcast and all_to_all promise, on one worker of any transport.
 
 #include "tests/support/calls.hpp"
 #include "tests/support/nodes.hpp"
 #include "tests/support/values.hpp"
 
 #include <globalq/collective/all_gather.hpp>
+#include <globalq/collective/all_to_all.hpp>
 #include <globalq/collective/broadcast.hpp>
 #include <globalq/collective/reduce_scatter_mean.hpp>
 #include <globalq/globalq.hpp>
+#include <globalq/operator/vector_codec.hpp>
 
 #include <gtest/gtest.h>
 
@@ -146,6 +148,36 @@ std::vector<float> expect_one_vector_everywhere(T& workers, gq::any_quantizer co
     EXPECT_LE(error, 1e-12 * square) << op.facts().name << ' ' << d;
   }
   return in_place;
+}
+
+/// Part p is what worker p has encoded for this worker, in place or from another vector, whole or in chunks: with local norms, a frame of
+/// vector_codec.
+template <class T>
+void expect_parts_of_all(T& workers, gq::any_quantizer const& op, std::size_t each) {
+  int const n = workers.size(), r = workers.rank();
+  auto const part = [&](int from, int to) { return values(each, 100 * from + to); };
+  std::vector<float> x;
+  for (int p = 0; p < n; ++p)
+    for (float v : part(r, p)) x.push_back(v);
+  gq::all_to_all exchange{workers, op, {.seed = 3}}, cut{workers, op, {.seed = 3, .chunk_values = 256}};
+  std::vector<float> y(x.size()), in_place = x;
+  exchange(x, y, 5);
+  cut(in_place, 5);
+  EXPECT_TRUE(same_bits(y.data(), in_place.data(), y.size())) << op.facts().name;
+  for (int p = 0; p < n; ++p) {
+    std::vector<float> expected = part(p, r);
+    if (op.facts().rounds() && !op.facts().local) continue;
+    if (op.facts().rounds() && each != 0) {
+      gq::vector_codec codec{op};
+      std::uint64_t const step = 5 * static_cast<std::uint64_t>(n) + static_cast<std::uint64_t>(r);
+      gq::encoding_key const key{.seed = 3, .step = step, .worker = static_cast<std::uint32_t>(p)};
+      std::vector<std::byte> frame(codec.frame_bytes(each));
+      codec.encode(expected, key, frame);
+      codec.decode(frame, key, expected);
+    }
+    EXPECT_TRUE(same_bits(y.data() + static_cast<std::size_t>(p) * each, expected.data(), each))
+        << op.facts().name << ' ' << p;
+  }
 }
 
 /// Gathering is n times the mean of vectors that are zero outside of the own shard: exact where n is a power of two, codes

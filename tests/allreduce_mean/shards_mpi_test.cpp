@@ -15,6 +15,7 @@ TEST(ShardsMpi, are_those_of_the_mean_over_allgather_and_gathered_are_the_same_o
          {std::size_t{0}, std::size_t{1}, std::size_t{257}, std::size_t{3001}, std::size_t{100003}}) {
       shards::expect_shards_of_the_mean(workers, op, shards::values(d, workers.rank()));
       shards::expect_gathered_shards(workers, op, shards::values(d, 99));
+      shards::expect_parts_of_all(workers, op, d / 7);
       shards::expect_one_vector_everywhere(workers, op, static_cast<int>(d) % workers.size(),
                                            shards::values(d, 99));
     }

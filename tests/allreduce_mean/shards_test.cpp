@@ -3,6 +3,7 @@
 /// @brief Shards of the mean, and shards gathered, over threads.
 
 #include "shards.hpp"
+#include "tests/support/allocations.hpp"
 #include "tests/support/any_operator.hpp"
 #include "tests/support/on_threads.hpp"
 
@@ -11,6 +12,8 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <set>
+#include <utility>
 
 namespace gq = globalq;
 using shards::operators;
@@ -44,6 +47,63 @@ TEST(Broadcast, all_workers_hold_the_vector_of_the_root) {
         on_threads(n, [&](auto& workers) {
           shards::expect_one_vector_everywhere(workers, op, static_cast<int>(d) % n, values(d, 99));
         });
+}
+
+/// As transport::nccl: transfers wait until a wait needs them; then the first send to and the first receive from each worker start
+/// together, and nothing else starts before all of these are complete.
+template <class T>
+class grouped {
+ public:
+  using request = std::size_t;
+  explicit grouped(T& workers) : t_(workers) {}
+  int rank() const { return t_.rank(); }
+  int size() const { return t_.size(); }
+  request send_async(int peer, std::span<std::byte const> bytes) {
+    all_.push_back({peer, bytes, {}, true, false});
+    return all_.size() - 1;
+  }
+  request recv_async(int peer, std::span<std::byte> bytes) {
+    all_.push_back({peer, {}, bytes, false, false});
+    return all_.size() - 1;
+  }
+  void wait(request& posted) {
+    while (!all_[posted].done) run_group();
+  }
+
+ private:
+  struct transfer {
+    int peer;
+    std::span<std::byte const> from;
+    std::span<std::byte> to;
+    bool sends, done;
+  };
+
+  void run_group() {
+    std::set<std::pair<int, bool>> taken;
+    std::vector<typename T::request> group;
+    for (transfer& each : all_) {
+      if (each.done || !taken.emplace(each.peer, each.sends).second) continue;
+      each.done = true;
+      group.push_back(each.sends ? t_.send_async(each.peer, each.from) : t_.recv_async(each.peer, each.to));
+    }
+    for (auto& each : group) t_.wait(each);
+  }
+
+  T& t_;
+  std::vector<transfer> all_;
+};
+
+TEST(Broadcast, never_waits_for_what_another_worker_sends_only_after_waiting) {
+  for (gq::any_quantizer const& op : operators())
+    for (int n : {1, 2, 3, 4, 7})
+      on_threads(n, std::chrono::seconds{20}, [&](auto& workers) {
+        grouped all{workers};
+        std::vector<float> const x = values(3001, 99);
+        std::vector<float> y = x, expected = x;
+        gq::broadcast{all, op, n / 2, {.seed = 3, .chunk_values = 256}}(y, 1);
+        gq::broadcast{workers, op, n / 2, {.seed = 3}}(expected, 1);
+        EXPECT_EQ(y, expected) << op.facts().name;
+      });
 }
 
 TEST(Broadcast, is_unbiased_and_bounded_like_any_encoding) {
@@ -140,6 +200,88 @@ TEST(Broadcast, the_root_sends_its_frames_once) {
       double const share = workers.rank() == 0 ? (n > 1 ? 1.0 : 0.0) : (n - 2.0) / (n - 1.0);
       EXPECT_NEAR(static_cast<double>(bytes), share * static_cast<double>(whole), 2000.0 + 200 * n) << n;
     });
+}
+
+TEST(AllToAll, every_part_arrives_where_its_sender_is) {
+  for (gq::any_quantizer const& op : operators())
+    for (int n = 1; n <= 9; ++n)
+      for (std::size_t each :
+           {std::size_t{0}, std::size_t{1}, std::size_t{100}, std::size_t{257}, std::size_t{1300}})
+        on_threads(n, [&](auto& workers) { shards::expect_parts_of_all(workers, op, each); });
+}
+
+// Parts share no bucket, a global norm is that of the parts for one worker, and shifts are those of the sender.
+TEST(AllToAll, types_stages_tails_and_norms_are_those_of_groups) {
+  auto const check = []<class Value>(Value) {
+    gq::rounding::stochastic const dice;
+    gq::quantizer const fine{gq::norm::linf{.bucket = 128}, gq::levels::uniform{30000}, dice,
+                             gq::wire::int16{}};
+    for (gq::any_quantizer const& op : std::vector<gq::any_quantizer>{
+             fine, gq::rotated{fine, 64}, gq::centered{fine, 128}, gq::float32_tail{fine},
+             gq::quantizer{gq::norm::linf{}, gq::levels::uniform{30000}, gq::rounding::random_shift<>{},
+                           gq::wire::int16{}},
+             gq::quantizer{gq::norm::linf{}, gq::levels::uniform{30000}, gq::rounding::correlated{},
+                           gq::wire::int16{}}})
+      for (int n : {1, 2, 5})
+        on_threads(n, [&](auto& workers) {
+          constexpr std::size_t each = 300;
+          std::vector<Value> x(each * static_cast<std::size_t>(n));
+          auto const value = [&](int from, int to, std::size_t i) {
+            return Value(0.01F * static_cast<float>(i % 50) * (to == 0 ? 1.0F : 0.125F) +
+                         static_cast<float>(from));
+          };
+          for (std::size_t i = 0; i < x.size(); ++i)
+            x[i] = value(workers.rank(), static_cast<int>(i / each), i % each);
+          gq::all_to_all{workers, op, {.seed = 1}}(x, 3);
+          for (std::size_t i = 0; i < x.size(); ++i)
+            ASSERT_NEAR(static_cast<float>(x[i]),
+                        static_cast<float>(value(static_cast<int>(i / each), workers.rank(), i % each)),
+                        0.04F)
+                << op.facts().name << ' ' << i;
+        });
+  };
+  check(0.0F);
+  check(0.0);
+  check(gq::float16{});
+  check(gq::bfloat16{});
+}
+
+TEST(AllToAll, what_it_refuses_reaches_all_workers) {
+  on_threads(3, [&](auto& workers) {
+    gq::all_to_all exchange{workers, gq::operators::cgx<4>(), {.seed = 1}};
+    std::vector<float> x(workers.rank() == 1 ? 301 : 300, 1.0F);
+    if (workers.rank() == 1) {
+      EXPECT_THROW(exchange(x, 3), gq::configuration_error);
+    } else {
+      try {
+        exchange(x, 3);
+        ADD_FAILURE();
+      } catch (gq::disagreement_error const& e) {
+        EXPECT_THAT(e.what(),
+                    testing::HasSubstr("301 values are not equal parts for 3 workers; pass a multiple of 3"));
+      }
+    }
+    x.resize(300);
+    EXPECT_THROW(exchange(x, (std::uint64_t{1} << 48) / 3), gq::error);
+    std::vector<float> bad(300, workers.rank() == 2 ? std::numeric_limits<float>::quiet_NaN() : 1.0F);
+    exchange(bad, 4);
+    for (float v : bad) EXPECT_TRUE(std::isnan(v));
+    exchange(x, 5);
+    for (float v : x) EXPECT_EQ(v, 1.0F);
+  });
+}
+
+TEST(AllToAll, and_broadcast_allocate_nothing_after_the_first_calls) {
+  on_threads(3, [&](auto& workers) {
+    auto const op = gq::operators::global_uniform(gq::norm::linf{.bucket = 128});
+    gq::all_to_all exchange{workers, op, {.seed = 1}};
+    gq::broadcast send{workers, op, 1, {.seed = 1}};
+    std::vector<float> x(3000, 1.0F);
+    for (std::uint64_t step : {1U, 2U}) exchange(x, step), send(x, step);
+    std::size_t const before = support::own_allocations;
+    for (std::uint64_t step : {3U, 4U}) exchange(x, step), send(x, step);
+    EXPECT_EQ(support::own_allocations, before);
+  });
 }
 
 TEST(Shards, gathered_are_the_mean_of_padded_vectors_times_the_workers) {

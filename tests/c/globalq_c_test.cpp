@@ -7,6 +7,7 @@
 
 #include <globalq/baseline.hpp>
 #include <globalq/collective/all_gather.hpp>
+#include <globalq/collective/all_to_all.hpp>
 #include <globalq/collective/allreduce_mean.hpp>
 #include <globalq/collective/broadcast.hpp>
 #include <globalq/collective/reduce_scatter_mean.hpp>
@@ -317,15 +318,19 @@ TEST(C, shards_have_the_bits_of_the_library) {
   }
 }
 
-TEST(C, a_broadcast_has_the_bits_of_the_library) {
+TEST(C, a_broadcast_and_all_to_all_have_the_bits_of_the_library) {
   constexpr int workers = 3;
-  constexpr std::size_t length = 2000;
-  std::vector<float> sent;
+  constexpr std::size_t length = 1800;
+  std::vector<float> sent, crossed;
   gq::transport::threads(workers).run([&](auto& w) {
     gq::broadcast send{w, gq::named::operator_of(gq::named::read_operator("cgx:4")), 2, {.seed = 9}};
     auto x = values(length, w.rank());
     send(x, 5);
     if (w.rank() == 0) sent = x;
+    gq::all_to_all exchange{w, gq::named::operator_of(gq::named::read_operator("cgx:4")), {.seed = 9}};
+    x = values(length, w.rank());
+    exchange(x, 5);
+    if (w.rank() == 1) crossed = x;
   });
   for (way how : {way::threads, way::memory, way::messages}) {
     auto const [ended, text] = run(how, workers, [&](globalq_workers* w) {
@@ -348,6 +353,16 @@ TEST(C, a_broadcast_has_the_bits_of_the_library) {
       EXPECT_EQ(y, sent);
       if (status == GLOBALQ_OK) status = globalq_call_run(send.call, &in_place, 1, 5);
       EXPECT_EQ(x, sent);
+      call_handle exchange;
+      s.root = 0;
+      if (status == GLOBALQ_OK)
+        status = globalq_call_create(w, GLOBALQ_ALL_TO_ALL, &s, nullptr, 0, &exchange.call);
+      auto const given = values(length, globalq_rank(w));
+      std::copy(given.begin(), given.end(), x.begin());
+      if (status == GLOBALQ_OK) status = globalq_call_run(exchange.call, &in_place, 1, 5);
+      if (globalq_rank(w) == 1) {
+        EXPECT_EQ(x, crossed);
+      }
       return status;
     });
     EXPECT_EQ(ended, GLOBALQ_OK) << text;

@@ -228,6 +228,22 @@ def test_broadcast():
     assert np.abs(results[0] - values(3000, 1)).max() < 0.1
 
 
+def test_all_to_all():
+    def work(w):
+        exchange = globalq.AllToAll(w, "cgx:8", seed=1)
+        x = np.concatenate([values(1000, 10 * w.rank + p) for p in range(3)])
+        y = exchange(x, 0, np.zeros(3000, "float32"))
+        exchange(x, 0)
+        assert (x == y).all()
+        with pytest.raises(globalq.Error, match="pass a multiple of 3"):
+            exchange(np.zeros(1000, "float32"), 1)
+        return y
+
+    for r, y in enumerate(globalq.run_threads(3, work)):
+        exact = np.concatenate([values(1000, 10 * p + r) for p in range(3)])
+        assert np.abs(y - exact).max() < 0.1
+
+
 def test_arrays_that_are_not_contiguous_are_copied_and_that_is_said_once():
     def work(w):
         x = np.zeros((20, 30), "float32")

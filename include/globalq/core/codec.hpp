@@ -83,6 +83,12 @@ class codec {
   /// @throws frame_error when a source is not a valid frame of this segment
   virtual void finish(segment part, std::span<source const> sources) = 0;
 
+  /// finish(), but writes where the values from @p to on are. Only the codec of a group of equal vectors supports another place than
+  /// that of @p part: the same one in another vector.
+  virtual void finish_at(segment part, std::span<source const> sources, std::uint64_t /*to*/) {
+    finish(part, sources);
+  }
+
   /// Whether processing several segments at once, by the next two functions, is faster than overlapping the work on
   /// each with the transfer of others. True where work is launched as kernels.
   virtual bool batches() const { return false; }

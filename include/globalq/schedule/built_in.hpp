@@ -4,6 +4,7 @@
 /// @brief schedule: declarations of the type-erased built-in schedules, which globalq::compiled contains.
 
 #include "any.hpp"
+#include "detail/cross.hpp"
 #include "detail/shards.hpp"
 #include "detail/spread.hpp"
 #include "erased.hpp"
@@ -12,7 +13,7 @@
 #define GLOBALQ_BUILT_IN_SCHEDULES(schedule)                                                              \
   schedule(any) schedule(ring) schedule(tree) schedule(scatter_reduce_allgather) schedule(allgather)      \
       schedule(native) schedule(hierarchical<>) schedule(detail::reduce_scatter) schedule(detail::gather) \
-          schedule(detail::spread)
+          schedule(detail::spread) schedule(detail::cross)
 
 #if defined(GLOBALQ_COMPILED)
 namespace GLOBALQ_ABI::schedule {

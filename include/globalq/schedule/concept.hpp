@@ -76,15 +76,15 @@ std::uint64_t schedule_fingerprint(S const& schedule, int workers) {
   return h;
 }
 
-/// Whether the schedule concatenates the workers' parts instead of averaging.
+/// Whether the schedule concatenates the workers' parts.
 template <class S>
 inline constexpr bool gathers = requires {
   requires S::gathers;
 };
-/// Whether it copies the vector of one worker.
+/// Whether it averages; if not, each value of a result is that of one worker.
 template <class S>
-inline constexpr bool spreads = requires {
-  requires S::spreads;
+inline constexpr bool averages = !requires {
+  requires !S::averages;
 };
 
 }  // namespace detail

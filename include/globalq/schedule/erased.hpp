@@ -67,8 +67,7 @@ class erased_as final : public erased {
  public:
   explicit erased_as(S schedule)
       : erased(
-            !globalq::detail::gathers<plain> && !globalq::detail::spreads<plain>,
-            globalq::detail::gathers<plain>,
+            globalq::detail::averages<plain>, globalq::detail::gathers<plain>,
             requires(plain const& s, partition const& cut) { s.writes(cut, 0); }, sums),
         s_(std::forward<S>(schedule)) {}
 

@@ -15,8 +15,8 @@ host_engine::host_engine(transport::endpoint& workers, call_setup const& setup, 
 host_engine::~host_engine() = default;
 
 void host_engine::run(schedule::erased const& schedule, std::span<vector_group::member const> members,
-                      bool single_vector, std::uint64_t step) {
-  call_->run(schedule, members, single_vector, step);
+                      bool single_vector, std::uint64_t step, std::uint64_t reported) {
+  call_->run(schedule, members, single_vector, step, reported);
 }
 void host_engine::run(schedule::erased const& schedule, std::span<vector_group::member const> members,
                       group_operators const& ops, std::uint64_t step) {

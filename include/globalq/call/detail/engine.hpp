@@ -35,7 +35,7 @@ class host_engine {
   ~host_engine();
 
   void run(schedule::erased const& schedule, std::span<vector_group::member const> members,
-           bool single_vector, std::uint64_t step);
+           bool single_vector, std::uint64_t step, std::uint64_t reported = group_operators::unnamed);
   void run(schedule::erased const& schedule, std::span<vector_group::member const> members,
            group_operators const& ops, std::uint64_t step);
   [[noreturn]] void refuse(std::string const& why);

@@ -102,7 +102,7 @@ class grouped_codec final : public codec {
     floats_ = floats;
     faults_ = 0;
     beyond_ = members.size();
-    entered_.assign(ops.slots.size(), members.size());
+    entered_.assign(ops.slots.size(), {members.size(), 0});
     varying_ = false;
     for (group_slot const& slot : ops.slots) varying_ = varying_ || slot.codec->head_bytes() != 0;
     if (!ops.single_vector) return *this;
@@ -149,10 +149,15 @@ class grouped_codec final : public codec {
   }
 
   void finish(segment part, std::span<source const> sources) override {
+    finish_at(part, sources, part.first);
+  }
+
+  void finish_at(segment part, std::span<source const> sources, std::uint64_t to) override {
     if (part.empty()) return;
     start(part, sources);
+    std::size_t const from = places_->vector_at(part.first), into = places_->vector_at(to);
     places_->for_each(part, [&](std::size_t k, segment sub) {
-      operator_codec& inner = enter(k);
+      operator_codec& inner = enter(k, k - from + into);
       inner.finish(sub, next(inner, sub));
       collect(k, inner);
     });
@@ -163,21 +168,23 @@ class grouped_codec final : public codec {
   void declare(std::span<std::byte>, int) const override {}
 
  private:
-  /// Begins vector @p k on its codec.
-  operator_codec& enter(std::size_t k) const {
+  /// Begins vector @p k on its codec. @param into  the vector that is written
+  operator_codec& enter(std::size_t k) const { return enter(k, k); }
+  operator_codec& enter(std::size_t k, std::size_t into) const {
     std::size_t const slot = ops_.slot_of(k);
     operator_codec& inner = *ops_.slots[slot].codec;
-    if (entered_[slot] != k) inner.begin(call_of(k));
-    entered_[slot] = k;
+    std::pair const now{k, into};
+    if (entered_[slot] != now) inner.begin(call_of(k, into));
+    entered_[slot] = now;
     return inner;
   }
 
-  call call_of(std::size_t k) const {
+  call call_of(std::size_t k, std::size_t into) const {
     vector_group::member const& m = members_[k];
     operator_facts const& op = ops_.facts(k);
     call c = call_;
     c.x = m.x;
-    c.y = m.y;
+    c.y = members_[into].y;
     c.length = m.length;
     c.step = call_.step + k;
     if (!floats_.empty()) c.floats = floats_[k];
@@ -233,7 +240,8 @@ class grouped_codec final : public codec {
   group_places const* places_ = nullptr;
   std::span<double const> bucket_scales_;
   std::span<float_scale const> floats_;
-  mutable std::vector<std::size_t> entered_;  ///< the current vector of each slot's codec
+  mutable std::vector<std::pair<std::size_t, std::size_t>>
+      entered_;  ///< of each slot's codec: the vectors that it reads and writes
   bool varying_ = false;
   std::uint32_t faults_ = 0;
   std::size_t beyond_ = 0;

@@ -41,8 +41,9 @@ class host_call {
   /// Runs one call.
   /// @param members  a group, or one vector (see group_operators::single_vector); vector k draws the random bits of
   ///                 step + k
+  /// @param reported  the step that messages name, if it is another one
   void run(schedule::erased const& schedule, std::span<vector_group::member const> members,
-           bool single_vector, std::uint64_t step) {
+           bool single_vector, std::uint64_t step, std::uint64_t reported = group_operators::unnamed) {
     group_slot const own{&setup_.facts, codec_.get()};
     run(schedule, members,
         {{&own, 1},
@@ -51,7 +52,7 @@ class host_call {
          grain_of(setup_.facts),
          setup_.chunk_values(),
          0,
-         group_operators::unnamed,
+         reported,
          single_vector},
         step);
   }

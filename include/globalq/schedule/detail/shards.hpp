@@ -331,6 +331,7 @@ class reduce_scatter : public over_nodes {
 class gather : public over_nodes {
  public:
   static constexpr bool gathers = true;
+  static constexpr bool averages = false;
 
   explicit gather(node_split split = {}) : over_nodes("all-gather", std::move(split)) {}
 

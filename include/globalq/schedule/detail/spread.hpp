@@ -12,7 +12,7 @@ namespace GLOBALQ_ABI::schedule::detail {
 /// @source Thakur, Rabenseifner, Gropp 2005: scatter and allgather for long messages
 class spread {
  public:
-  static constexpr bool spreads = true;
+  static constexpr bool averages = false;
 
   explicit spread(int root) : root_(root), name_("broadcast:" + std::to_string(root)) {}
 

@@ -26,6 +26,10 @@ class metered_codec final : public codec {
     auto const timed = meter_.enter(phase::decode);
     inner_.finish(part, sources);
   }
+  void finish_at(segment part, std::span<source const> sources, std::uint64_t to) override {
+    auto const timed = meter_.enter(phase::decode);
+    inner_.finish_at(part, sources, to);
+  }
   bool batches() const override { return inner_.batches(); }
   void encode_all(std::span<unsent const> all) override {
     auto const timed = meter_.enter(phase::encode);
