@@ -99,10 +99,6 @@ struct work {
   double decode = 0;  ///< delta: a frame to values of the result
   double frame = 0;   ///< s for every frame that is encoded or finished, whatever its length
 
-  /// gamma in bytes/s, as the papers count it: the bytes of one operand.
-  /// @param bits  of a code
-  double reduce_speed(double bits) const { return bits / 8 / reduce; }
-
   /// @throws configuration_error for a time that is negative or not finite
   void check() const {
     for (double const s : {norm, encode, reduce, decode, frame})

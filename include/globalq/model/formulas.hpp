@@ -90,14 +90,6 @@ struct compression {
   }
 };
 
-/// @brief Seconds of a tree with compression: 2 L alpha + 2 L S/(rho beta) + L S/(rho omega gamma) + delta S.
-/// @param bytes  S, the size of the vector as float32
-inline double compressed_tree_seconds(int workers, double bytes, parameters p, compression const& c) {
-  c.check();
-  p.gamma *= c.omega;
-  return tree_seconds(workers, bytes / c.rho, p) + c.delta * bytes;
-}
-
 /// @brief The bandwidth below which compression is faster on a tree: infinity if it is on any network, 0 if on none.
 ///
 /// 2 L (1 - 1/rho) / (delta - L (1 - 1/(rho omega)) / gamma), which is 2 omega (rho-1) gamma / (1 - omega rho) for
@@ -119,16 +111,6 @@ inline double winning_bandwidth(int levels, double gamma, compression const& c) 
   if (saved > 0) return spent <= 0 ? std::numeric_limits<double>::infinity() : saved / spent;
   // more bytes than float32: compression loses on slow networks, so there is no upper bound on the bandwidth to return
   return 0;
-}
-
-/// @brief Whether compression is faster at any bandwidth.
-inline bool wins_on_any_network(int levels, double gamma, compression const& c) {
-  return std::isinf(winning_bandwidth(levels, gamma, c));
-}
-
-/// @brief Time without compression over time with it, on a tree.
-inline double tree_speed_up(int workers, double bytes, parameters const& p, compression const& c) {
-  return tree_seconds(workers, bytes, p) / compressed_tree_seconds(workers, bytes, p, c);
 }
 
 }  // namespace GLOBALQ_ABI::model
