@@ -38,17 +38,16 @@ struct globalq_call {
   /// A call of shards whose vectors have lengths of their own; see globalq_call_run_shard().
   virtual void run_shard(globalq_vector const& of, std::uint64_t output_length, std::uint64_t step) {
     static_cast<void>(of), static_cast<void>(output_length), static_cast<void>(step);
-    globalq_c::refuse("globalq_call_run_shard", "the call returns the whole mean to every worker",
-                      "use globalq_call_run");
+    globalq_c::refuse("globalq_call_run_shard", "the call has no shards", "use globalq_call_run");
   }
   virtual globalq::segment shard(std::uint64_t length, int rank) const {
     static_cast<void>(length), static_cast<void>(rank);
-    globalq_c::refuse("globalq_call_shard", "the call returns the whole mean to every worker",
+    globalq_c::refuse("globalq_call_shard", "the call has no shards",
                       "use a call of kind GLOBALQ_REDUCE_SCATTER or GLOBALQ_ALL_GATHER");
   }
   virtual globalq::plan plan(std::uint64_t length, globalq::dtype type) const {
     static_cast<void>(length), static_cast<void>(type);
-    globalq_c::refuse("globalq_call_plan", "gathering shards takes one step, which has no plan",
+    globalq_c::refuse("globalq_call_plan", "a call that is no mean takes one rounding, and has no plan",
                       "use a call of kind GLOBALQ_MEAN or GLOBALQ_REDUCE_SCATTER");
   }
   virtual char const* operator_name(std::size_t layer) const = 0;

@@ -885,7 +885,7 @@ TEST(C, what_cannot_work_is_refused_with_a_sentence) {
       EXPECT_THAT(refusal(globalq_call_run(mean.call, overlapping.data(), overlapping.size(), 5)),
                   HasSubstr("overlap"));
     std::uint64_t first = 0, count = 0;
-    EXPECT_THAT(refusal(globalq_call_shard(mean.call, 10, 0, &first, &count)), HasSubstr("whole mean"));
+    EXPECT_THAT(refusal(globalq_call_shard(mean.call, 10, 0, &first, &count)), HasSubstr("no shards"));
     globalq_plan plan{};
     plan.size = sizeof plan;
     EXPECT_EQ(globalq_call_plan(mean.call, 1000, GLOBALQ_FLOAT32, &plan), GLOBALQ_OK);

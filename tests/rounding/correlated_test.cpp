@@ -10,6 +10,7 @@
 #include <globalq/collective/all_gather.hpp>
 #include <globalq/collective/allreduce_mean.hpp>
 #include <globalq/operator/vector_codec.hpp>
+#include <globalq/policies.hpp>
 #include <globalq/random/stream.hpp>
 #include <globalq/transport/threads.hpp>
 
@@ -23,11 +24,37 @@
 namespace globalq_test {
 
 using gq::rounding::correlated;
+using support::on_threads;
 
 INSTANTIATE_TYPED_TEST_SUITE_P(correlated, rounding_scheme_suite, correlated);
 INSTANTIATE_TYPED_TEST_SUITE_P(correlated, unbiased_rounding_suite, correlated);
 
 static_assert(gq::SharesWords<correlated> && !gq::SharesWords<gq::rounding::stochastic>);
+
+/// The loops for stochastic are not for a class that derives from it.
+struct never_up : gq::rounding::stochastic {
+  static constexpr char const* name = "never-up";
+  GLOBALQ_FUNCTION bool up(std::uint32_t, std::uint32_t, std::uint32_t) const { return false; }
+};
+static_assert(gq::ComparesWordsAlone<gq::rounding::stochastic> && !gq::ComparesWordsAlone<never_up>);
+
+/// Rounds as stochastic if it is told exactly once. Has no default constructor.
+struct told_once {
+  static constexpr char const* name = "told-once";
+  static constexpr bool word_per_coordinate = true, unbiased = true;
+  std::uint32_t times;
+
+  explicit told_once(std::uint32_t before) : times(before) {}
+  std::uint64_t parameters() const { return 0; }
+  told_once for_worker(std::uint32_t, std::uint32_t) const { return told_once(times + 1); }
+  GLOBALQ_FUNCTION bool shifts() const { return false; }
+  GLOBALQ_FUNCTION std::uint32_t word(std::uint32_t drawn) const { return drawn; }
+  GLOBALQ_FUNCTION bool up(std::uint32_t threshold, std::uint32_t word, std::uint32_t) const {
+    return (times == 1 ? word : ~word) < threshold;
+  }
+  GLOBALQ_FUNCTION double shift(std::uint32_t) const { return 0; }
+};
+static_assert(gq::ToldWorker<told_once> && !gq::SharesWords<told_once>);
 
 namespace {
 
@@ -62,7 +89,7 @@ TEST(Correlated, each_workers_word_is_uniform_to_one_in_2_to_32) {
       for (std::uint32_t part = 0; part < n; ++part) {
         shared words{};
         words[0] = choosing(part, n);  // the first member is only rotated
-        auto const in_tile = correlated{}.for_worker(0, n).in_tile(words);
+        auto const in_tile = correlated{}.for_worker(0, n).in_tile(words.data());
         std::uint64_t const below = words_below(in_tile, threshold);
         all += below;
         double const exact = std::clamp(threshold * 0x1p-32 * n - part, 0.0, 1.0);
@@ -79,7 +106,7 @@ TEST(Correlated, each_workers_word_is_uniform_to_one_in_2_to_32) {
 std::vector<std::uint32_t> parts_of(std::uint32_t n, shared const& words) {
   std::vector<std::uint32_t> parts;
   for (std::uint32_t r = 0; r < n; ++r) {
-    std::uint64_t const middle = correlated{}.for_worker(r, n).in_tile(words).compared(0x80000000U, 0);
+    std::uint64_t const middle = correlated{}.for_worker(r, n).in_tile(words.data()).compared(0x80000000U, 0);
     parts.push_back(static_cast<std::uint32_t>((middle * n) >> 32));
   }
   return parts;
@@ -107,7 +134,7 @@ TEST(Correlated, workers_of_a_cohort_take_different_parts) {
     for (std::uint64_t tile = 0; tile < 100; ++tile) {
       gq::random::shared_words const drawn({5, 9, 0, gq::random::purpose::share}, tile);
       shared words;
-      for (std::uint32_t k = 0; k < 16; ++k) words[k] = drawn[k];
+      for (std::uint32_t k = 0; k < 16; ++k) words[k] = drawn.data()[k];
       std::vector<std::uint32_t> parts = parts_of(n, words);
       std::sort(parts.begin(), parts.end());
       for (std::uint32_t p = 0; p < n; ++p) ASSERT_EQ(parts[p], p);
@@ -170,7 +197,7 @@ template <class Operator>
 deviations measure(int n, Operator const& op, char const* schedule, bool equal, int tiles) {
   std::size_t const d = 256 * static_cast<std::size_t>(tiles);
   std::vector<float> y(d);
-  support::on_threads(n, std::chrono::seconds{60}, [&](auto& workers) {
+  on_threads(n, std::chrono::seconds{60}, [&](auto& workers) {
     std::vector<float> x(d);
     for (std::size_t i = 0; i < d; ++i) x[i] = value_of(workers.rank(), i % 256, equal).x;
     gq::allreduce_mean mean{workers, op, gq::schedule::any{schedule}, {.seed = 11}};
@@ -242,7 +269,7 @@ TEST(Correlated, the_variance_of_the_mean_is_that_of_a_random_permutation) {
 template <class Operator, class Schedule>
 std::vector<float> mean_of(int n, std::size_t d, Operator const& op, Schedule const& schedule) {
   std::vector<std::vector<float>> y(static_cast<std::size_t>(n), std::vector<float>(d));
-  support::on_threads(n, std::chrono::seconds{60}, [&](auto& workers) {
+  on_threads(n, std::chrono::seconds{60}, [&](auto& workers) {
     auto& mine = y[static_cast<std::size_t>(workers.rank())];
     for (std::size_t i = 0; i < d; ++i) mine[i] = value_of(workers.rank(), i, false).x;
     gq::allreduce_mean mean{workers, op, schedule, gq::options{.seed = 11}};
@@ -250,6 +277,48 @@ std::vector<float> mean_of(int n, std::size_t d, Operator const& op, Schedule co
   });
   for (auto const& each : y) EXPECT_THAT(each, ::testing::ContainerEq(y[0]));
   return y[0];
+}
+
+TEST(Correlated, roundings_of_users_are_told_from_what_they_were_in_every_call) {
+  on_threads(2, [](auto& workers) {
+    std::vector<float> x(700), y = x, z = x;
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = value_of(workers.rank(), i, false).x;
+    gq::telemetry seen{{.errors = true}};
+    gq::allreduce_mean told{workers, grid(told_once(0)), gq::schedule::ring{},
+                            gq::options{.seed = 1, .telemetry = &seen}},
+        expected{workers, grid(gq::rounding::stochastic{}), gq::schedule::ring{}, gq::options{.seed = 1}},
+        down{workers, grid(never_up{}), gq::schedule::ring{}, gq::options{.seed = 1}};
+    for (std::uint64_t step : {1U, 2U, 3U}) {
+      told(x, y, step);
+      expected(x, z, step);
+      EXPECT_EQ(y, z) << step;
+      down(x, z, step);
+      EXPECT_NE(y, z) << step;
+    }
+  });
+}
+
+TEST(Correlated, telemetry_measures_the_errors_that_the_call_makes) {
+  on_threads(3, [](auto& workers) {
+    std::vector<float> x(256 * 20), y = x;
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = workers.rank() == 1 ? value_of(1, i, false).x : 0.0F;
+    gq::telemetry seen{{.errors = true}};
+    gq::allreduce_mean mean{workers, grid(correlated{}), gq::schedule::native{},
+                            gq::options{.seed = 1, .telemetry = &seen}};
+    for (std::uint64_t step : {1U, 2U, 3U}) {
+      mean(x, y, step);
+      double error = 0, norm = 0;  // of worker 1: the others' zeros are exact
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        double const e = 3 * static_cast<double>(y[i]) - static_cast<double>(x[i]);
+        error += e * e;
+        norm += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+      }
+      double const reported = seen.take().normalized_error();
+      if (workers.rank() == 1) {
+        EXPECT_NEAR(reported, error / norm, 1e-4 * reported) << step;
+      }
+    }
+  });
 }
 
 // Nodes encode sums of their workers: two nodes gain what two workers gain, 1.6.
@@ -274,7 +343,7 @@ TEST(Correlated, all_gather_is_not_correlated) {
   constexpr int n = 4;
   std::size_t const d = 256 * 400;
   std::vector<float> all;
-  support::on_threads(n, std::chrono::seconds{60}, [&](auto& workers) {
+  on_threads(n, std::chrono::seconds{60}, [&](auto& workers) {
     std::vector<float> x(d, 0.5F), y(n * d);
     gq::all_gather gather{workers, grid(correlated{}), gq::options{.seed = 11}};
     gather(x, y, 2);

@@ -176,7 +176,8 @@ typedef enum globalq_kind {
   GLOBALQ_MEAN = 0,           /**< every worker gets the mean of all vectors */
   GLOBALQ_REDUCE_SCATTER = 1, /**< every worker gets its shard of the mean */
   GLOBALQ_ALL_GATHER = 2,     /**< every worker gets the shards of all workers */
-  GLOBALQ_BROADCAST = 3,      /**< every worker gets the vector of one; inputs of the others are not read */
+  GLOBALQ_BROADCAST =
+      3, /**< every worker gets the vector of one; inputs of the others are not read, but not NULL */
   GLOBALQ_ALL_TO_ALL =
       4 /**< of n workers' n equal parts, worker r gets part r of each, in the order of their ranks */
 } globalq_kind;

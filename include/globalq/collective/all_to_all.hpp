@@ -51,6 +51,12 @@ class all_to_all : private detail::collective<Kokkos::HostSpace> {
     exchange(this->given(x, y), this->step_of(step).value);
   }
 
+  /// @brief Exchanges parts of the @p n values at the pointer @p x to those at the pointer @p y.
+  template <class X, class Y, class N, class Step>
+  void operator()(X&& x, Y&& y, N const& n, Step const& step) {
+    exchange(this->at_pointers(x, y, n), this->step_of(step).value);
+  }
+
   using base::forced_to_float32;
   using base::levels;
   using base::set_levels;

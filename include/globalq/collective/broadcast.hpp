@@ -38,6 +38,20 @@ class broadcast : public detail::collective<Place> {
   broadcast(Transport&& workers, Operator const& op, int root, Options const& settings = {},
             Space const& space = {})
       : base(std::forward<Transport>(workers), op, schedule::detail::spread(root), settings, space) {}
+
+  using base::operator();
+  using base::start;
+
+  /// @brief Sends the root's @p n values at the pointer @p x to those at the pointer @p y of all workers.
+  template <class X, class Y, class N, class Step>
+  void operator()(X&& x, Y&& y, N const& n, Step const& step) {
+    this->run(this->at_pointers(x, y, n), base::step_of(step));
+  }
+  /// @brief Starts the same call.
+  template <class X, class Y, class N, class Step>
+  started_call start(X&& x, Y&& y, N const& n, Step const& step) {
+    return this->start_job(this->at_pointers(x, y, n), base::step_of(step).value);
+  }
 };
 
 template <class T, class Op, class O = options, class K = detail::transports_space>

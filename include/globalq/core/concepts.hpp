@@ -164,12 +164,10 @@ template <class R>
 concept ComparesWords = requires(R const rounding, std::uint32_t word) {
   { rounding.compared(word, word) } -> std::same_as<std::uint32_t>;
 };
-/// Has `static constexpr bool compares_words_alone`, true: up(threshold, word, sign) is word < threshold. The library then
-/// uses its loops for rounding::stochastic.
+/// Has `using compares_words_alone = R`: draws a word for each value, and up(threshold, word, sign) is word < threshold. The library
+/// then uses its loops for rounding::stochastic. (A type, because a class that derives from R must not inherit the claim.)
 template <class R>
-concept ComparesWordsAlone = requires {
-  requires R::compares_words_alone;
-};
+concept ComparesWordsAlone = R::word_per_coordinate && std::is_same_v<typename R::compares_words_alone, R>;
 /// Has `R for_worker(std::uint32_t rank, std::uint32_t workers) const`: the rounding as a worker uses it in a call, where
 /// rank and workers are those of the workers that encode. vector_codec does not know them and refuses such roundings.
 template <class R>
@@ -177,15 +175,16 @@ concept ToldWorker = requires(R const rounding, std::uint32_t number) {
   { rounding.for_worker(number, number) } -> std::same_as<R>;
 };
 /// Draws words in common with other workers. Has `std::uint32_t cohort() const`, the number of the workers that share them,
-/// and `in_tile(shared) const`, the rounding of own values in a tile of 256: a RoundingScheme that ComparesWords.
-/// `shared[0]` to `shared[15]` are random words, the same for a tile on all workers of a cohort. Sums that are encoded again
-/// are rounded by the rounding itself, which therefore ComparesWordsAlone.
+/// and `in_tile(std::uint32_t const* shared) const`, the rounding of own values in a tile of 256: a RoundingScheme that
+/// ComparesWords and draws a word for each value. `shared[0]` to `shared[15]` are random words, the same for a tile on all
+/// workers of a cohort. Sums that are encoded again are rounded by the rounding itself, which therefore ComparesWordsAlone.
 template <class R>
 concept SharesWords = ToldWorker<R> && ComparesWordsAlone<R> &&
     requires(R const rounding, std::uint32_t const* shared) {
   { rounding.cohort() } -> std::same_as<std::uint32_t>;
   { rounding.in_tile(shared) } -> RoundingScheme;
   { rounding.in_tile(shared) } -> ComparesWords;
+  requires decltype(rounding.in_tile(shared))::word_per_coordinate;
 };
 /// Has a member `bool shift_back`; if it is false, so is shifts(). The library clears it for sums that are encoded
 /// again at k times the norm, because shifted values may exceed that.

@@ -40,7 +40,7 @@ class vector_codec {
   explicit vector_codec(Operator const& op, Space const& space = Space(),
                         frame_checksum check = frame_checksum::appended)
       : on_(space),
-        facts_(detail::single_worker_facts(op)),
+        facts_(detail::codec_facts(op)),
         trailer_(check == frame_checksum::appended ? wire::checksum_bytes : 0) {
     detail::resolution const r = detail::resolve_single_worker(facts_);
     levels_ = r.size;

@@ -81,12 +81,16 @@ class shared_words {
  public:
   GLOBALQ_FUNCTION shared_words(stream const& s, std::uint64_t tile) {
     GLOBALQ_UNROLL
-    for (std::uint64_t g = 0; g < 4; ++g) group_[g] = s.group(4 * tile + g);
+    for (int g = 0; g < 4; ++g) {
+      words4 const drawn = s.group(4 * tile + static_cast<std::uint64_t>(g));
+      GLOBALQ_UNROLL
+      for (int w = 0; w < 4; ++w) word_[4 * g + w] = drawn.word[w];
+    }
   }
-  GLOBALQ_FUNCTION std::uint32_t operator[](std::uint32_t k) const { return group_[k / 4].word[k % 4]; }
+  GLOBALQ_FUNCTION std::uint32_t const* data() const { return word_; }
 
  private:
-  words4 group_[4];
+  std::uint32_t word_[16];
 };
 
 }  // namespace GLOBALQ_ABI::random

@@ -11,8 +11,6 @@ namespace detail {
 
 /// Stochastic rounding with words of one of n equal parts of the range of words.
 struct stratified : stochastic {
-  static constexpr bool compares_words_alone = false;
-
   std::uint32_t start, width;  ///< of the part
 
   /// Negative values use the complement: the part refers to values, not to magnitudes.
@@ -31,9 +29,9 @@ struct stratified : stochastic {
 /// The n workers of a cohort (at most 16) divide the range of words into n equal parts. In every tile of 256 values each
 /// takes another part: a random permutation, which they compute from words that all of them know. Each worker's word is
 /// uniform, so each worker is unbiased by itself (bias at most 2^-31 of a gap). Two workers' decisions on a coordinate
-/// have a covariance of at most 0 whatever their values, so the bounds of @c stochastic hold. If fractions of gaps are
-/// uniform and independent, the variance of the mean is 2 / (1 + 1/n^2) times smaller; if values are equal, n times and
-/// more.
+/// have a covariance of at most 0 whatever their values, so the bounds of @c stochastic hold. On average over uniform
+/// fractions of gaps, the variance of the mean is 2 / (1 + 1/n^2) times smaller if they are independent, and n times if they
+/// are equal. (Equal fractions f below 1/n gain (1 - f) / (1 - n f).)
 ///
 /// It gains where workers encode their own values and share a norm, and less with local norms. Sums that are encoded
 /// again are rounded as by @c stochastic. A worker's decisions in a tile depend on one part, so its errors in a tile are
@@ -41,6 +39,7 @@ struct stratified : stochastic {
 /// @source  Suresh, Sun, Ro, Yu 2022: Correlated quantization for distributed mean estimation (arXiv 2203.04925)
 struct correlated : stochastic {
   static constexpr char const* name = "correlated";
+  using compares_words_alone = correlated;
   static constexpr std::uint32_t most_members = 16;
 
   constexpr std::uint64_t parameters() const { return 0; }
@@ -62,8 +61,7 @@ struct correlated : stochastic {
   ///
   /// The permutation moves parts 1 to n - 1 by transpositions, and then all by a rotation from 64 bits, so that each part
   /// has the probability 1/n to 2^-60.
-  template <class Words>
-  GLOBALQ_FUNCTION constexpr detail::stratified in_tile(Words const& shared) const {
+  GLOBALQ_FUNCTION constexpr detail::stratified in_tile(std::uint32_t const* shared) const {
     std::uint32_t p = member_;
     GLOBALQ_UNROLL
     for (std::uint32_t i = most_members - 1; i > 1; --i) {

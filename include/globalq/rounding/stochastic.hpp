@@ -14,7 +14,7 @@ namespace GLOBALQ_ABI::rounding {
 struct stochastic {
   static constexpr bool word_per_coordinate = true;
   static constexpr bool unbiased = true;
-  static constexpr bool compares_words_alone = true;
+  using compares_words_alone = stochastic;
   static constexpr char const* name = "stochastic";
 
   GLOBALQ_FUNCTION constexpr bool shifts() const { return false; }

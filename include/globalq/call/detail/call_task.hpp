@@ -58,6 +58,10 @@ struct call_task {
       c.workers = s.vectors(workers);
       c.weight = s.weight(workers);
     }
+    if (schedule.averages) {
+      c.encoder = static_cast<std::uint32_t>(c.rank);
+      c.encoders = static_cast<std::uint32_t>(c.workers);
+    }
     c.seed = seed;
     c.step = step;
     c.wide = d.wide;

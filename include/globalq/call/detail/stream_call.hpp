@@ -165,6 +165,10 @@ class stream_call {
     c.length = length;
     c.rank = workers_.rank();
     c.workers = sharing;
+    if (schedule.averages) {
+      c.encoder = static_cast<std::uint32_t>(c.rank);
+      c.encoders = static_cast<std::uint32_t>(n);
+    }
     c.seed = setup_.settings.seed;
     c.step = step.value;
     c.step_at = step.where;

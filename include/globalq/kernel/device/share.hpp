@@ -176,7 +176,7 @@ class share : public coded_rows<Operands, Lanes, Rows> {
         std::uint64_t const tile = (o.first + first_) / tile_values;
         random::shared_words const common(
             o.stream(static_cast<int>(o.rounding.cohort()), random::purpose::share), tile);
-        return encode_by(o.rounding.in_tile(common), z, shared, d, out);
+        return encode_by(o.rounding.in_tile(common.data()), z, shared, d, out);
       }
     encode_by(o.rounding, z, shared, d, out);
   }

@@ -151,13 +151,19 @@ struct any_policies {
   ~any_policies() = default;
 };
 
+/// In place of a copy that is not needed.
+struct unused {
+  template <class Any>
+  explicit unused(Any const&) {}
+};
+
 /// A composition with its policies.
 template <class Levels, class Rounding, class Wire>
 struct held_policies : any_policies<typename Wire::code_type> {
   using code_type = typename Wire::code_type;
 
   held_policies(Levels const& scheme, Rounding const& decide, Wire const& format)
-      : levels(scheme), decision(decide), wire(format) {
+      : levels(scheme), decision(decide), wire(format), untold(decide) {
     this->leaf = {coding_of<Levels, Rounding, code_type, globalq::detail::may_be_nibbles<Wire>(),
                             detail::most_code<Wire>()>(),
                   decoding_of<Levels, code_type>(), packing_of<Wire>(), integers_of<code_type>(),
@@ -177,7 +183,7 @@ struct held_policies : any_policies<typename Wire::code_type> {
   /// Prepares the rounding for a worker, if it is told.
   void tell(std::uint32_t rank, std::uint32_t workers) {
     if constexpr (ToldWorker<Rounding>) {
-      decision = decision.for_worker(rank, workers);
+      decision = untold.for_worker(rank, workers);
       this->rounding.cohort = detail::cohort_of(decision);
     }
   }
@@ -185,6 +191,7 @@ struct held_policies : any_policies<typename Wire::code_type> {
   Levels levels;
   Rounding decision;
   Wire wire;
+  std::conditional_t<ToldWorker<Rounding>, Rounding, unused> untold;  ///< as constructed
 };
 
 }  // namespace GLOBALQ_ABI::kernel::host

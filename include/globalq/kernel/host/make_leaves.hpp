@@ -27,28 +27,26 @@ T const& as(void const* policy) {
 template <class Rounding>
 using loop_rounding = std::conditional_t<ComparesWordsAlone<Rounding>, rounding::stochastic, Rounding>;
 
-/// The words that workers share in four tiles, in the layout of fill_words(): random::shared_words of each.
+/// The words that workers share in tiles: random::shared_words, drawn for four tiles at a time.
 class shared_quad {
  public:
   explicit shared_quad(random::stream const& s) : stream_(s) {}
 
-  /// words[k] for k < 16.
-  struct of_tile {
-    std::uint32_t const* from;
-    std::uint32_t operator[](std::uint32_t k) const { return from[64 * (k % 4) + 4 * (k / 4)]; }
-  };
-  of_tile operator()(std::uint64_t tile) {
+  /// Valid until the next call.
+  std::uint32_t const* operator()(std::uint64_t tile) {
     if (tile / 4 != quad_) {
       quad_ = tile / 4;
-      fill_words<16>(stream_, quad_, 0, words_);
+      fill_words<16>(stream_, quad_, 0, drawn_);
     }
-    return {words_ + 16 * (tile % 4)};
+    std::uint32_t const* const from = drawn_ + 16 * (tile % 4);
+    for (int k = 0; k < 16; ++k) words_[k] = from[64 * (k % 4) + 4 * (k / 4)];
+    return words_;
   }
 
  private:
   random::stream stream_;
   std::uint64_t quad_ = ~std::uint64_t{0};
-  std::uint32_t words_[random::tile_values];
+  std::uint32_t drawn_[random::tile_values], words_[16];
 };
 
 /// The words that decide on the own values of runs, if workers share words.
@@ -75,8 +73,12 @@ void encode(void const* levels, void const* rounding, encoded_run const* runs, i
             std::uint32_t const* words, [[maybe_unused]] shared_tiles const* shared, Int* out) {
   Levels const& scheme = as<Levels>(levels);
   using decision = loop_rounding<Rounding>;
-  decision decide{};
-  if constexpr (std::is_same_v<decision, Rounding>) decide = as<Rounding>(rounding);
+  decision const decide = [&] {
+    if constexpr (std::is_same_v<decision, Rounding>)
+      return as<Rounding>(rounding);
+    else
+      return decision{};
+  }();
   [[maybe_unused]] std::uint32_t placed[SharesWords<Rounding> ? piece_values : 1];
   if constexpr (SharesWords<Rounding>)
     if (shared != nullptr) {

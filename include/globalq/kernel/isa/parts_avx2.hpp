@@ -6,6 +6,8 @@
 
 #include "../../rounding/correlated.hpp"
 
+#if GLOBALQ_AVX512 || GLOBALQ_AVX2
+
 #include <immintrin.h>
 
 namespace GLOBALQ_ABI::kernel::detail {
@@ -27,3 +29,5 @@ inline void compared_in_part(rounding::detail::stratified const& rounding, float
 }
 
 }  // namespace GLOBALQ_ABI::kernel::detail
+
+#endif

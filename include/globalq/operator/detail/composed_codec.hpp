@@ -27,7 +27,7 @@ class composed_codec final : public composition {
 
   void begin(call const& c) override {
     composition::begin(c);
-    if (encoder const e = told(); held_->tell(e.rank, e.workers)) start_.rounding = held_->kernels().rounding;
+    if (held_->tell(c.encoder, c.encoders)) start_.rounding = held_->kernels().rounding;
   }
 
   void combine(segment part, bool own, std::span<source const> sources, std::span<std::byte> out) override {

@@ -130,15 +130,6 @@ class composition : public operator_codec {
 
   std::size_t scale_bytes_of(segment part) const { return format_.scale_bytes(part, call_.x.type); }
 
-  /// The rank and the number of the workers that encode, for roundings that are told. A worker of all_gather is alone.
-  struct encoder {
-    std::uint32_t rank, workers;
-  };
-  encoder told() const {
-    bool const alone = call_.workers == 1;
-    return {alone ? 0 : static_cast<std::uint32_t>(call_.rank), static_cast<std::uint32_t>(call_.workers)};
-  }
-
   /// The kernels' view of a frame, without checking it.
   kernel::source_view view_of(segment part, source const& s) const {
     std::byte const* const scales = s.frame.data() + wire::header_bytes;

@@ -100,6 +100,12 @@ struct expect_rounding {
   static_assert(
       complete || std::is_trivially_copyable_v<R>,
       "globalq: this rounding is not trivially copyable; use only numbers as members; see docs/extending.md");
+  static_assert(
+      SharesWords<R> ||
+          !requires(R const rounding, std::uint32_t const* shared) { rounding.in_tile(shared); },
+      "globalq: this rounding has in_tile() but not all that sharing words requires: for_worker(), cohort(), "
+      "compares_words_alone, and a rounding with compared() as the result (see SharesWords); see "
+      "docs/extending.md");
   static_assert(SaysUnbiased<R>,
                 "globalq: this rounding has no static constexpr bool unbiased; see docs/extending.md");
   static_assert(Named<R>,

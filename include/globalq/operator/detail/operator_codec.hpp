@@ -28,6 +28,8 @@ struct call {
   std::uint64_t length = 0;
   int rank = 0;
   int workers = 1;
+  /// For roundings that are told: this worker among those that encode values of one mean, and how many they are.
+  std::uint32_t encoder = 0, encoders = 1;
   double weight = 1;  ///< the mean is multiplied by it: see schedule_facts::weight
   std::uint64_t seed = 0;
   std::uint64_t step = 0;

@@ -8,7 +8,7 @@
 namespace GLOBALQ_ABI::detail {
 
 /// The facts of an operator that encodes single vectors.
-/// @throws configuration_error for uncompressed, float32_tail, stages, and roundings that are told the workers of a call
+/// @throws configuration_error for uncompressed, float32_tail, stages
 template <class Operator>
 operator_facts single_worker_facts(Operator const& op) {
   operator_facts facts = facts_of(op);
@@ -25,13 +25,21 @@ operator_facts single_worker_facts(Operator const& op) {
         " is a stage of calls: midpoints and other side values need a scale that only a call agrees on; map "
         "the "
         "vector yourself, encode without the stage, and send its side values as float32");
+  facts.local = facts.fixed_scale == 0;
+  facts.reduce = request::automatic;
+  return facts;
+}
+
+/// The same, for codecs.
+/// @throws configuration_error also for roundings that are told the workers of a call
+template <class Operator>
+operator_facts codec_facts(Operator const& op) {
+  operator_facts facts = single_worker_facts(op);
   if (facts.told_worker)
     throw configuration_error(
         "globalq: vector_codec: the rounding of " + facts.name +
         " depends on the other workers of a call, which a codec of one vector does not know; use "
         "rounding::stochastic, whose frames decode alike");
-  facts.local = facts.fixed_scale == 0;
-  facts.reduce = request::automatic;
   return facts;
 }
 

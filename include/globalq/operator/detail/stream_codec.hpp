@@ -246,10 +246,7 @@ class stream_codec final : public composition {
     views_.clear();
     for (source const& s : sources) views_.push_back(base::view_of(part, s));
     operands o(levels_.on_device(on_), rounding_, wire_);
-    if constexpr (ToldWorker<Rounding>) {
-      auto const by = base::told();
-      o.rounding = rounding_.for_worker(by.rank, by.workers);
-    }
+    if constexpr (ToldWorker<Rounding>) o.rounding = rounding_.for_worker(call_.encoder, call_.encoders);
     base::lay_out(o, part, own, terms);
     o.sources = lists_.get(on_, views_);
     o.faults = &call_.agreed->faults;

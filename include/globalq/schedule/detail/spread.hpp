@@ -41,20 +41,42 @@ class spread {
       return frames.get(static_cast<std::size_t>(part + others * static_cast<int>(round % 2)),
                         c.frame_bytes(cut.piece(part, round), 1));
     };
-    auto const finish = [&](std::uint64_t round, int part) {
-      source const one{used(c, frame(round, part), root_), 1, root_, root_};
-      c.finish(cut.piece(part, round), {&one, 1});
+    bool const batches = c.batches() && c.head_bytes() == 0;
+    /// Decodes the parts of a round for which wanted(part).
+    auto const finish = [&](std::uint64_t round, auto const& wanted) {
+      auto const source_of = [&](int part) {
+        return source{used(c, frame(round, part), root_), 1, root_, root_};
+      };
+      if (batches) {
+        std::vector<arrived>& all = frames.arrived_frames(static_cast<std::size_t>(others));
+        for (int part = 0; part < others; ++part)
+          if (wanted(part)) all.push_back({cut.piece(part, round), source_of(part)});
+        return c.finish_all(all);
+      }
+      for (int part = 0; part < others; ++part) {
+        if (!wanted(part)) continue;
+        source const one = source_of(part);
+        c.finish(cut.piece(part, round), {&one, 1});
+      }
     };
     transfers<T> under_way;
     auto const sent = [](std::uint64_t round) { return static_cast<int>(round % 2); };
     if (r == root_) {
       for (std::uint64_t round = 0; round < cut.rounds(); ++round) {
         under_way.wait_all(t, sent(round));
+        if (batches) {
+          std::vector<unsent>& all = frames.unsent_frames(static_cast<std::size_t>(others));
+          for (int part = 0; part < others; ++part)
+            all.push_back({cut.piece(part, round), frame(round, part)});
+          c.encode_all(all);
+        }
         for (int part = 0; part < others; ++part) {
-          c.combine(cut.piece(part, round), true, {}, frame(round, part));
+          if (!batches) c.combine(cut.piece(part, round), true, {}, frame(round, part));
           if (n > 1) send_frame(under_way, t, c, owner(part), frame(round, part), sent(round));
         }
-        for (int part = 0; part < others; ++part) finish(round, part);
+        if (c.batches())
+          under_way.wait_all(t, sent(round));  // on a stream a wait starts the transfers and blocks nobody
+        finish(round, [](int) { return true; });
       }
     } else {
       forward(t, c, cut, r < root_ ? r : r - 1, owner, frame, finish, under_way);
@@ -94,13 +116,12 @@ class spread {
         int const to = (mine + k) % others;
         send_frame(under_way, t, c, owner(to), frame(round, mine), sent(round));
       }
-      finish(round, mine);
+      finish(round, [&](int part) { return part == mine; });
       under_way.wait_all(t, all);
       for (int part = 0; part < others; ++part)
         if (part != mine) rest(round, part, owner(part));
       under_way.wait_all(t, rests);
-      for (int part = 0; part < others; ++part)
-        if (part != mine) finish(round, part);
+      finish(round, [&](int part) { return part != mine; });
     }
   }
 
