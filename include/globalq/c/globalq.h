@@ -176,10 +176,8 @@ typedef enum globalq_kind {
   GLOBALQ_MEAN = 0,           /**< every worker gets the mean of all vectors */
   GLOBALQ_REDUCE_SCATTER = 1, /**< every worker gets its shard of the mean */
   GLOBALQ_ALL_GATHER = 2,     /**< every worker gets the shards of all workers */
-  GLOBALQ_BROADCAST =
-      3, /**< every worker gets the vector of one; inputs of the others are not read, but not NULL */
-  GLOBALQ_ALL_TO_ALL =
-      4 /**< of n workers' n equal parts, worker r gets part r of each, in the order of their ranks */
+  GLOBALQ_BROADCAST = 3,      /**< every worker gets the vector of one, the root */
+  GLOBALQ_ALL_TO_ALL = 4      /**< of all workers' n equal parts, worker r gets part r of each */
 } globalq_kind;
 
 /** Settings of a call; zero and NULL select defaults. */
@@ -241,6 +239,9 @@ GLOBALQ_C globalq_status globalq_call_create(globalq_workers* workers, globalq_k
  * and GLOBALQ_ALL_GATHER reads it. Otherwise the output of GLOBALQ_REDUCE_SCATTER, or the input of GLOBALQ_ALL_GATHER, is the own shard
  * alone, with the number of values that globalq_call_shard() returns. This function cannot detect a separate shard that begins at the start
  * of the vector by mistake, and treats it as in place; globalq_call_run_shard() can.
+ *
+ * GLOBALQ_BROADCAST and GLOBALQ_ALL_TO_ALL: pass one vector. A broadcast does not read the inputs of other workers than the root, but they
+ * are not NULL. In the output of GLOBALQ_ALL_TO_ALL part p is from worker p; steps are below 2^48 / n.
  * @param step  selects the random bits, together with the seed: use each step once */
 GLOBALQ_C globalq_status globalq_call_run(globalq_call* call, globalq_vector const* vectors, size_t count,
                                           uint64_t step);
