@@ -204,7 +204,7 @@ class ring_of_four {
     Kokkos::deep_copy(scale_, 4.0);  // no value of gradient() is larger
   }
   void begin(const_vector x, mutable_vector y, int rank) {
-    detail::call c;
+    detail::codec_call c;
     c.x = x;
     c.y = y;
     c.length = n_;

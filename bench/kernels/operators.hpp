@@ -50,7 +50,7 @@ class ring_codec {
 
   void begin(const_vector x, mutable_vector y, double scale, int rank = 0) {
     scale_ = scale;
-    globalq::detail::call c;
+    globalq::detail::codec_call c;
     c.x = x;
     c.y = y;
     c.length = n_;

@@ -58,7 +58,7 @@ class ring_codec {
   segment whole() const { return {0, task_.n}; }
 
   void begin(values<float> const& x, int rank) {
-    detail::call c;
+    detail::codec_call c;
     c.x = reading(x);
     c.y = writing(y_);
     c.length = task_.n;

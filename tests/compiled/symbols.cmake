@@ -23,7 +23,7 @@ foreach(object IN LISTS consumers)
     endif()
     # the function's own name: not its arguments, and not what a standard container holds
     string(REGEX REPLACE "^((vtable|typeinfo|typeinfo name|guard variable) for )" "" name "${name}")
-    if(name MATCHES "^[a-z_ ]*globalq::(kernel|schedule|transport::detail|detail::(host_call|host_engine|composed_codec|grouped_codec|call_meter|own_policies|resolve|make_plan|operands))"
+    if(name MATCHES "^[a-z_ ]*globalq::(kernel|schedule|transport::detail|detail::(host_call|host_engine|composed_codec|grouped_codec|call_meter|typed_policies|resolve|make_plan|operands))"
        OR name MATCHES "globalq::kernel::")
       message(FATAL_ERROR "${object} compiles what globalq::compiled has: ${symbol}")
     endif()

@@ -118,8 +118,8 @@ TEST(CustomPolicy, the_mean_has_no_bias) {
 }
 
 TEST(CustomPolicy, what_adds_is_the_own_reduce_operator) {
-  EXPECT_EQ(gq::plan_for(all_own, funnel{}, 4, support::means_length).reduce, gq::method::own);
-  EXPECT_EQ(gq::plan_for(all_own, gq::schedule::ring{}, 4, support::means_length).reduce, gq::method::own);
+  EXPECT_EQ(gq::plan_for(all_own, funnel{}, 4, support::means_length).reduce, gq::method::user);
+  EXPECT_EQ(gq::plan_for(all_own, gq::schedule::ring{}, 4, support::means_length).reduce, gq::method::user);
 }
 
 /// Over some steps every value is averaged once, and what is left over is the rest.

@@ -262,7 +262,7 @@ std::vector<std::byte> encode_in_two_passes(gq::any_quantizer const& op, std::ve
   std::vector<double> scales;
   for (gq::norm::statistic const& s : statistics)
     scales.push_back(gq::norm::local_scale(s, facts.q, in.type, 0));
-  gq::detail::call c;
+  gq::detail::codec_call c;
   c.x = in;
   c.length = x.size();
   c.rank = static_cast<int>(key.worker);

@@ -48,7 +48,7 @@ TEST(OwnReduce, the_mean_has_no_bias) {
 
 TEST(OwnReduce, is_what_adds) {
   for (int workers : {2, 3, 9}) {
-    EXPECT_EQ(gq::plan_for(op, gq::schedule::ring{}, workers, 1000).reduce, gq::method::own);
+    EXPECT_EQ(gq::plan_for(op, gq::schedule::ring{}, workers, 1000).reduce, gq::method::user);
     EXPECT_EQ(gq::plan_for(op, gq::schedule::ring{}, workers, 1000).headroom,
               2U * (static_cast<unsigned>(workers) - 1));
   }

@@ -39,8 +39,8 @@ namespace {
 
 gq::rounding::stochastic const dice;
 gq::quantizer const integers{gq::norm::linf{.bucket = 512}, gq::levels::uniform{9}, dice, gq::wire::int8{}};
-gq::quantizer const own_scales{gq::norm::local<gq::infinity>{.bucket = 128}, gq::levels::uniform<7>{}, dice,
-                               gq::wire::packed<4>{}};
+gq::quantizer const user_scales{gq::norm::local<gq::infinity>{.bucket = 128}, gq::levels::uniform<7>{}, dice,
+                                gq::wire::packed<4>{}};
 
 double sum_of(std::array<double, gq::phases> const& seconds) {
   return std::accumulate(seconds.begin(), seconds.end(), 0.0);
@@ -121,11 +121,11 @@ void expect_own_errors(auto const& op, std::size_t length, int exponent) {
 TEST(Telemetry, errors_are_those_of_the_own_values) {
   for (std::size_t length : {1000U, 5000U}) {
     expect_own_errors<float>(integers, length, 0);
-    expect_own_errors<float>(own_scales, length, 0);
-    expect_own_errors<double>(own_scales, length, 300);
+    expect_own_errors<float>(user_scales, length, 0);
+    expect_own_errors<double>(user_scales, length, 300);
     expect_own_errors<double>(integers, length, -300);
     expect_own_errors<gq::float16>(integers, length, 0);
-    expect_own_errors<gq::bfloat16>(own_scales, length, 0);
+    expect_own_errors<gq::bfloat16>(user_scales, length, 0);
   }
 }
 
@@ -137,7 +137,7 @@ TEST(Telemetry, errors_of_all_workers_are_those_of_the_mean_where_frames_are_of_
     auto const rank = static_cast<std::size_t>(workers.rank());
     gq::telemetry seen{{.errors = true}};
     gq::allreduce_mean mean{
-        workers, own_scales, gq::schedule::any{"allgather"}, {.seed = 5, .telemetry = &seen}};
+        workers, user_scales, gq::schedule::any{"allgather"}, {.seed = 5, .telemetry = &seen}};
     // only one worker brings anything, in turn
     for (std::size_t turn = 0; turn < n; ++turn) {
       std::vector<float> const mine = rank == turn ? values(length, 9) : std::vector<float>(length);
@@ -158,7 +158,7 @@ TEST(Telemetry, groups_and_layers_tell_of_all_their_values) {
     gq::telemetry seen{{.errors = true}};
     gq::adapt::model_layout model;
     model.add("weight", {30, 40}).add("bias", {30}).add_at(2000, "head", {7, 100});
-    std::vector<gq::any_quantizer> const ops{integers, gq::uncompressed{}, own_scales};
+    std::vector<gq::any_quantizer> const ops{integers, gq::uncompressed{}, user_scales};
     gq::adapt::layered_mean mean{workers,
                                  model,
                                  ops,
@@ -189,8 +189,8 @@ TEST(Telemetry, shards_count_what_is_brought) {
   on_threads(3, [&](auto& workers) {
     gq::telemetry seen{{.errors = true}};
     gq::options const settings{.seed = 5, .telemetry = &seen};
-    gq::reduce_scatter_mean scatter{workers, own_scales, settings};
-    gq::all_gather gather{workers, own_scales, settings};
+    gq::reduce_scatter_mean scatter{workers, user_scales, settings};
+    gq::all_gather gather{workers, user_scales, settings};
     auto x = values(length, workers.rank());
     std::uint64_t const own = gather.shard(length).count;
     std::vector<float> shard(own);
@@ -242,12 +242,12 @@ TEST(Telemetry, sums_of_nodes_and_midpoints_are_bytes_and_no_errors) {
       EXPECT_EQ(seen.total().bytes_sent, workers.bytes_sent() - before) << what;
     };
     auto x = values(length, workers.rank());
-    gq::allreduce_mean nodes{workers, own_scales,
+    gq::allreduce_mean nodes{workers, user_scales,
                              gq::schedule::hierarchical<gq::schedule::float32_sum, gq::schedule::ring>{2},
                              settings};
     expect_all([&] { nodes(x, 0); }, "float32_sum");
     EXPECT_EQ(seen.total().rounded, workers.rank() % 2 == 0 ? length : 0) << "leaders round";
-    gq::any_quantizer const around{gq::centered{own_scales}};
+    gq::any_quantizer const around{gq::centered{user_scales}};
     gq::allreduce_mean mean{workers, around, gq::schedule::any{"sra"}, settings};
     expect_all([&] { mean(x, 1); }, "centered");
     EXPECT_EQ(seen.total().rounded, length) << "midpoints are not rounded";
@@ -261,7 +261,7 @@ TEST(Telemetry, sums_of_nodes_and_midpoints_are_bytes_and_no_errors) {
 TEST(Telemetry, squares_beyond_float64_are_no_error_of_zero) {
   on_threads(2, [&](auto& workers) {
     gq::telemetry seen{{.errors = true}};
-    gq::allreduce_mean mean{workers, own_scales, gq::schedule::any{"ring"}, {.telemetry = &seen}};
+    gq::allreduce_mean mean{workers, user_scales, gq::schedule::any{"ring"}, {.telemetry = &seen}};
     for (double magnitude : {0x1p520, 0x1p-560}) {
       std::vector<double> x{magnitude, magnitude / 3, 0};
       mean(x, 0);
@@ -509,7 +509,7 @@ TEST(Telemetry, errors_on_a_stream_are_those_of_the_host) {
   gq::quantizer const one_scale{gq::norm::linf{}, gq::levels::uniform{}, dice, gq::wire::int8{}};
   compare(one_scale, 0.0F, gq::schedule::any{"ring"});
   compare(integers, 0.0, gq::schedule::any{"sra"});
-  compare(own_scales, gq::float16{}, gq::schedule::any{"allgather"});
+  compare(user_scales, gq::float16{}, gq::schedule::any{"allgather"});
 }
 
 TEST(Telemetry, no_mean_on_a_stream_has_no_errors) {

@@ -125,7 +125,7 @@ struct quantizer {
 
   // user-defined policies
   static constexpr bool own_reduce = !detail::is_reduce<Reduce>;
-  static constexpr bool own_norm = HasStatistic<Norm>;
+  static constexpr bool user_norm = HasStatistic<Norm>;
   static_assert(detail::may_add<Reduce, Levels>,
                 "globalq: this reduce operator declares that it cannot add codes of this level scheme "
                 "(adds<Levels>); use levels that it can add, or reduce::requantize; see docs/extending.md");

@@ -156,7 +156,7 @@ class stream_vector_codec {
       detail::fail<configuration_error>(
           {"globalq: stream_vector_codec: ", length,
            " values are more than 2^48 - 1, the most of a frame; encode parts of the vector"});
-    detail::call sized;
+    detail::codec_call sized;
     sized.x.type = type;
     codec_->note(sized);
     return codec_->frame_bytes({0, length}, 1);
@@ -422,7 +422,7 @@ class stream_vector_codec {
   detail::operator_facts facts_;
   std::uint32_t levels_ = 0;
   std::unique_ptr<detail::operator_codec> codec_;
-  detail::call call_;
+  detail::codec_call call_;
   std::uint64_t prepared_ = 0;  ///< buckets for which memory is allocated
   detail::stream_report<Space> report_{on_};
   byte_buffer state_memory_{on_.memory()};

@@ -40,9 +40,9 @@ GLOBALQ_DECL std::size_t vector_codec::encode_values(const_vector x, std::uint64
                                     " and following contain NaN or infinity, so the frame is invalid; encode "
                                     "finite values"});
   }
-  if (facts_.own_norm != nullptr) {
+  if (facts_.user_norm != nullptr) {
     own_.resize(buckets);
-    facts_.own_norm->measure(on_, x, length, facts_.bucket, own_, own_parts_);
+    facts_.user_norm->measure(on_, x, length, facts_.bucket, own_, own_parts_);
   }
   for (std::uint64_t b = 0; b < buckets; ++b) {
     if (facts_.fixed_scale > 0 && statistics_[b].max() > facts_.fixed_scale)
@@ -50,12 +50,12 @@ GLOBALQ_DECL std::size_t vector_codec::encode_values(const_vector x, std::uint64
                                          std::to_string(statistics_[b].max()), " exceeds the scale ",
                                          std::to_string(facts_.fixed_scale),
                                          " of norm::fixed; raise that scale, or use a measured norm"});
-    if (facts_.own_norm != nullptr) {
-      detail::own_scale const scale = facts_.own_norm->scale(own_[b]);
-      bucket_scales_[b] = facts_.own_norm->scale_of(scale, facts_.q, x.type, 0);
+    if (facts_.user_norm != nullptr) {
+      detail::user_scale const scale = facts_.user_norm->scale(own_[b]);
+      bucket_scales_[b] = facts_.user_norm->scale_of(scale, facts_.q, x.type, 0);
       if (bits_of(bucket_scales_[b]) < double_infinity) continue;
       std::memset(frame.data(), 0, wire::header_bytes);
-      detail::fail<configuration_error>({"globalq: encode: ", detail::own_norm::refusal(facts_, b, scale)});
+      detail::fail<configuration_error>({"globalq: encode: ", detail::user_norm::refusal(facts_, b, scale)});
     }
     bucket_scales_[b] =
         facts_.fixed_scale > 0 ? facts_.fixed_scale : norm::local_scale(statistics_[b], facts_.q, x.type, 0);
@@ -129,7 +129,7 @@ GLOBALQ_DECL void vector_codec::prepare(const_vector x, mutable_vector y, std::u
     detail::fail<configuration_error>(
         {"globalq: vector_codec: ", length,
          " values are more than 2^48 - 1, the most of a frame; encode parts of the vector"});
-  detail::call c;
+  detail::codec_call c;
   c.x = x;
   c.y = y;
   c.length = length;

@@ -149,7 +149,7 @@ class vector_codec {
   std::unique_ptr<detail::operator_codec> codec_;
   std::vector<source> bodies_;  ///< frames without their checksums
   std::vector<norm::statistic> statistics_, parts_;
-  std::vector<detail::own_statistic> own_, own_parts_;  ///< of a user-defined norm
+  std::vector<detail::user_statistic> own_, own_parts_;  ///< of a user-defined norm
   std::vector<double> bucket_scales_;
 };
 

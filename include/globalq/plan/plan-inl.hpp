@@ -22,7 +22,7 @@ GLOBALQ_DECL void add_errors(plan& p, operator_facts const& op, resolution const
     int const vectors = s.vectors(p.workers);
     if (vectors > 1 && r.how == method::requantize)
       p.rounding_steps = s.roundings != 0 ? s.roundings : (s.one_addition ? 2 : 1 + s.height);
-    if (vectors > 1 && (r.how == method::exponential || r.how == method::own))
+    if (vectors > 1 && (r.how == method::exponential || r.how == method::user))
       p.rounding_steps = 1 + s.height;
   }
   p.theta = variance_bound(op, r, s, p.workers, length, additions);

@@ -82,7 +82,7 @@ GLOBALQ_DECL std::uint64_t chunk_of(operator_facts const& op, resolution const& 
                                     std::size_t bytes = default_chunk_bytes);
 
 /// Bytes exchanged per bucket under a user-defined norm.
-inline constexpr exchange_widths widths_of_own_norms{sizeof(own_statistic), sizeof(own_scale)};
+inline constexpr exchange_widths widths_of_user_norms{sizeof(user_statistic), sizeof(user_scale)};
 
 /// Calls f(buckets, widths) for each exchange of norms between the handshake and the schedule: norms of buckets, and of
 /// vectors that are computed after the handshake.
@@ -90,11 +90,11 @@ inline constexpr exchange_widths widths_of_own_norms{sizeof(own_statistic), size
 template <class F>
 void each_exchange(operator_facts const& op, std::uint64_t length, dtype type, bool sums, F const& f) {
   if (shares_scale(op)) f(std::uint64_t{1}, widths_of_scales(dtype::float64));
-  if (op.own_norm != nullptr && op.local) f(std::uint64_t{1}, widths_of_scales(dtype::float64));
+  if (op.user_norm != nullptr && op.local) f(std::uint64_t{1}, widths_of_scales(dtype::float64));
   if (std::uint64_t const buckets = buckets_of(op, length);
       op.shares_norm() && buckets != 0 &&
-      (op.own_norm != nullptr || op.bucket != 0 || !op.chain.empty() || sums))
-    f(buckets, op.own_norm != nullptr ? widths_of_own_norms : widths_of_scales(type));
+      (op.user_norm != nullptr || op.bucket != 0 || !op.chain.empty() || sums))
+    f(buckets, op.user_norm != nullptr ? widths_of_user_norms : widths_of_scales(type));
 }
 
 /// Performs the exchanges of a call between its handshake and its schedule, over a transport that counts bytes.

@@ -147,7 +147,7 @@ class worker {
   device<double> bucket_scales_;
   device<gq::norm::statistic> statistics_;
   bytes_on_device frame_, sum_;
-  inside::call call_;
+  inside::codec_call call_;
 };
 
 template <class Norm, class Levels = gq::levels::uniform<>, class Wire = gq::wire::int8>

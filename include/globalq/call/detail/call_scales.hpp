@@ -23,7 +23,7 @@ class call_scales {
         setup_(setup),
         on_(on),
         meter_(meter),
-        own_(setup.make_own_scales == nullptr ? nullptr : setup.make_own_scales()) {}
+        own_(setup.make_user_scales == nullptr ? nullptr : setup.make_user_scales()) {}
 
   void place(call_task const& t) {
     places_.place(t.members, t.ops);
@@ -87,7 +87,7 @@ class call_scales {
         scales[0] = d.scale;
         continue;
       }
-      if (op.own_norm != nullptr) {
+      if (op.user_norm != nullptr) {
         auto const timed = meter_.enter(phase::norm);
         own_->add(on_, op, members[k].x, encodes ? t.of(k, brought) : segment{}, scales,
                   op.local ? members[k].x.type : members[k].y.type, d.wide);
@@ -164,7 +164,7 @@ class call_scales {
   std::vector<double> scales_, tops_;
   std::vector<float_scale> floats_;
   shared_norms shared_;
-  std::unique_ptr<own_scales> own_;  ///< null: no norm is a user's type
+  std::unique_ptr<user_scales> own_;  ///< null: no norm is a user's type
 };
 
 }  // namespace GLOBALQ_ABI::detail

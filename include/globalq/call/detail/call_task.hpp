@@ -48,8 +48,8 @@ struct call_task {
   }
 
   /// The properties of the call that do not depend on its vectors.
-  call common(int rank, int workers, std::uint64_t seed, decision const& d) const {
-    call c;
+  codec_call common(int rank, int workers, std::uint64_t seed, decision const& d) const {
+    codec_call c;
     c.rank = rank;
     c.workers = schedule.averages ? workers : 1;
     if (schedule.sums_in_nodes) {

@@ -17,5 +17,5 @@
 #include "../../schedule/detail/piece_sizes-inl.hpp"
 #include "../../wire/frame-inl.hpp"
 #include "engine-inl.hpp"
-#include "own_norms-inl.hpp"
 #include "setup-inl.hpp"
+#include "user_norms-inl.hpp"

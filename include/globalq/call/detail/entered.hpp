@@ -36,7 +36,7 @@ class entered_vectors {
   /// Replaces all vectors by the sums of this worker's node, divided by the size of the largest node.
   /// @param c       the call
   /// @param scales  divisors of float32 values, one per vector; empty: 1
-  void sum_nodes(schedule::erased const& schedule, transport::endpoint& workers, call c,
+  void sum_nodes(schedule::erased const& schedule, transport::endpoint& workers, codec_call c,
                  std::span<float_scale const> scales, std::uint64_t chunk_values, frame_pool& frames) {
     members_.clear();
     for (item const& i : items_) members_.push_back({i.x, i.room, i.length});
@@ -52,7 +52,7 @@ class entered_vectors {
 
   /// Applies the stages of operators.
   /// @param c  the call; vector k draws the random bits of step + k
-  void map(call const& c) {
+  void map(codec_call const& c) {
     for (std::size_t number = 0; number < items_.size(); ++number) {
       item& i = items_[number];
       if (i.op->chain.empty()) continue;

@@ -91,9 +91,9 @@ class grouped_codec final : public codec {
   /// @param bucket_scales   of all buckets, in units of 2^common.wide
   /// @param floats  scales of float32 values, one per vector; empty: 1
   /// @returns       the codec that makes the frames: this, or the one of a single vector
-  codec& begin(group_operators const& ops, call const& common, std::span<vector_group::member const> members,
-               group_places const& places, std::span<double const> bucket_scales,
-               std::span<float_scale const> floats) {
+  codec& begin(group_operators const& ops, codec_call const& common,
+               std::span<vector_group::member const> members, group_places const& places,
+               std::span<double const> bucket_scales, std::span<float_scale const> floats) {
     ops_ = ops;
     call_ = common;
     members_ = members;
@@ -179,10 +179,10 @@ class grouped_codec final : public codec {
     return inner;
   }
 
-  call call_of(std::size_t k, std::size_t into) const {
+  codec_call call_of(std::size_t k, std::size_t into) const {
     vector_group::member const& m = members_[k];
     operator_facts const& op = ops_.facts(k);
-    call c = call_;
+    codec_call c = call_;
     c.x = m.x;
     c.y = members_[into].y;
     c.length = m.length;
@@ -235,7 +235,7 @@ class grouped_codec final : public codec {
   }
 
   group_operators ops_;
-  call call_;
+  codec_call call_;
   std::span<vector_group::member const> members_;
   group_places const* places_ = nullptr;
   std::span<double const> bucket_scales_;

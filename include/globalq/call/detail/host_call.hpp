@@ -163,11 +163,11 @@ class host_call {
   /// Computes the scales and runs the schedule.
   void send(call_task const& t, partition const& cut, segment brought, decision const& d) {
     scales_.scale_floats(t, d, memory_->frames);
-    call const c = t.common(workers_.rank(), workers_.size(), setup_.settings.seed, d);
+    codec_call const c = t.common(workers_.rank(), workers_.size(), setup_.settings.seed, d);
     std::span<vector_group::member const> const inside = t.enters_others() ? enter(t, c, brought) : t.members;
     scales_.scale(t, inside, brought, encodes(t.schedule), d, memory_->frames);
     if (meter_.wants_errors() && t.ops.round() && encodes(t.schedule)) {
-      call own = c;
+      codec_call own = c;
       own.workers = 1;
       own.weight = 1;
       auto const begin = [&](std::span<vector_group::member const> alone) -> globalq::codec& {
@@ -192,7 +192,7 @@ class host_call {
     return schedule.leads(workers_.rank(), workers_.size());
   }
   /// Computes the vectors to encode: sums of nodes, mapped by the stages.
-  std::span<vector_group::member const> enter(call_task const& t, call const& c, segment brought) {
+  std::span<vector_group::member const> enter(call_task const& t, codec_call const& c, segment brought) {
     entered_.clear();
     for (std::size_t k = 0; k < t.members.size(); ++k)
       entered_.add(t.members[k].x, t.members[k].length, t.of(k, brought), t.ops.facts(k),

@@ -271,7 +271,7 @@ struct scale_rule {
       : type(of),
         floats(!op.has_codes()),
         by_bucket(op.has_codes() && op.fixed_scale == 0 &&
-                  (op.local || op.bucket != 0 || op.own_norm != nullptr)),
+                  (op.local || op.bucket != 0 || op.user_norm != nullptr)),
         fixed_scale(op.fixed_scale),
         q(op.q),
         p(op.p) {}

@@ -10,7 +10,7 @@
 #include "../../transport/endpoint.hpp"
 #include "../options.hpp"
 #include "../vector_group.hpp"
-#include "own_norms.hpp"
+#include "user_norms.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -28,7 +28,7 @@ struct call_setup {
   std::uint64_t operator_hash = 0;  ///< without the values of its levels
   std::uint64_t schedule_hash = 0;
   std::size_t chunk_bytes = default_chunk_bytes;
-  std::unique_ptr<own_scales> (*make_own_scales)() = nullptr;  ///< null: no norm is a user's type
+  std::unique_ptr<user_scales> (*make_user_scales)() = nullptr;  ///< null: no norm is a user's type
   bool forced = false;  ///< GLOBALQ_FORCE_FLOAT32 replaced the operator by float32
 
   std::uint64_t chunk_values() const { return chunk_of(facts, resolved, settings.chunk_values, chunk_bytes); }

@@ -159,7 +159,7 @@ class stream_call {
     double const extent = scale_rule(setup_.facts, x.type).by_bucket ? 0.0 : codec_->extent();
     bool const settles = extent > 0;
     int const sharing = schedule.averages ? n : 1;
-    call c;
+    codec_call c;
     c.x = x;
     c.y = y;
     c.length = length;
@@ -202,8 +202,8 @@ class stream_call {
 
   /// Measures bucket norms of one worker while encoding the schedule's first frames, so that values are read once.
   /// @returns false if that takes two passes
-  bool measure_first(schedule::erased const& schedule, call const& c, partition const& cut, segment brought,
-                     double* bucket_scales) {
+  bool measure_first(schedule::erased const& schedule, codec_call const& c, partition const& cut,
+                     segment brought, double* bucket_scales) {
     if (brought.count != c.length || !codec_->measures(c.x.type)) return false;
     std::vector<unsent>& all =
         frames_.unsent_frames(static_cast<std::size_t>(2 * schedule.parts(workers_.size())));
@@ -225,10 +225,10 @@ class stream_call {
   }
 
   /// Adds the rounding errors of this worker's values to the report.
-  void measure_errors(call const& c, partition const& cut, int parts, segment brought) {
+  void measure_errors(codec_call const& c, partition const& cut, int parts, segment brought) {
     vector_group::member const mine{c.x, {}, c.length};
     auto const begin = [&](std::span<vector_group::member const> alone) -> codec& {
-      call own = c;
+      codec_call own = c;
       own.workers = 1;
       own.y = alone[0].y;
       codec_->begin(own);

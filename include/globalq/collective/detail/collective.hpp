@@ -296,7 +296,7 @@ class collective {
     // setup may point into the schedule, so move the schedule to its final place first
     auto what = globalq::schedule::erase(std::move(schedule));
     call_setup setup = set_up(*link, facts_of(op), *what, settings);
-    if constexpr (!on_stream && may_have_own_norm<Operator>) setup.make_own_scales = make_own_scales;
+    if constexpr (!on_stream && may_have_user_norm<Operator>) setup.make_user_scales = make_user_scales;
     auto const on = executor_of(workers, space, setup.operation);
     body_ = std::make_unique<body>(std::move(link), std::move(what), setup, on,
                                    setup.forced ? make_codec(uncompressed{}, setup.facts, setup.resolved, on)

@@ -46,7 +46,7 @@ class stopwatch {
       x_[i] = sum * (facts.fixed_scale > 0 ? static_cast<float>(facts.fixed_scale) / 4 : 1.0F);
     }
     if (!facts.chain.empty()) given_.assign(x_.begin(), x_.begin() + static_cast<std::ptrdiff_t>(values));
-    globalq::detail::call c;
+    globalq::detail::codec_call c;
     c.x = {x_.data(), dtype::float32};
     c.y = {y_.data(), dtype::float32};
     c.length = values;
@@ -76,9 +76,9 @@ class stopwatch {
       norm::bucket_statistics(on_, y_.size(), facts_.bucket, q,
                               norm::input_block{const_vector{x_.data(), dtype::float32}, q}, statistics_,
                               parts_);
-      if (facts_.own_norm != nullptr)
-        facts_.own_norm->measure(on_, {x_.data(), dtype::float32}, y_.size(), facts_.bucket, own_,
-                                 own_parts_);
+      if (facts_.user_norm != nullptr)
+        facts_.user_norm->measure(on_, {x_.data(), dtype::float32}, y_.size(), facts_.bucket, own_,
+                                  own_parts_);
     });
     s[1] = time([&] {
       for (piece& p : pieces_) codec_->combine(p.part, true, {}, p.one);
@@ -143,9 +143,9 @@ class stopwatch {
   std::vector<float> x_, y_, given_;
   std::vector<double> bucket_scales_;
   std::vector<norm::statistic> statistics_, parts_;
-  std::vector<globalq::detail::own_statistic> own_ = std::vector<globalq::detail::own_statistic>(
-                                                  bucket_scales_.size()),
-                                              own_parts_;
+  std::vector<globalq::detail::user_statistic> own_ = std::vector<globalq::detail::user_statistic>(
+                                                   bucket_scales_.size()),
+                                               own_parts_;
   std::vector<piece> pieces_;
   piece shortest_;
   std::size_t decoded_;

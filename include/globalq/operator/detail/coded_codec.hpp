@@ -37,7 +37,7 @@ class coded_codec final : public operator_codec {
               resolution const& r, kernel::host_executor const& on)
       : inner_(std::move(inner)), format_(facts, r.size), body_(code, r.size, facts.zero_free), on_(on) {}
 
-  void begin(call const& c) override {
+  void begin(codec_call const& c) override {
     operator_codec::begin(c);
     inner_->begin(c);
   }

@@ -9,7 +9,7 @@
 #include "../../reduce/reduce.hpp"
 #include "composition.hpp"
 #include "host_policies.hpp"
-#include "own_norm.hpp"
+#include "user_norm.hpp"
 
 #include <utility>
 
@@ -25,7 +25,7 @@ class composed_codec final : public composition {
                  kernel::host_executor const& on)
       : composition(held->facts, facts, how), held_(std::move(held)), start_(held_->kernels()), on_(on) {}
 
-  void begin(call const& c) override {
+  void begin(codec_call const& c) override {
     composition::begin(c);
     if (held_->tell(c.encoder, c.encoders)) start_.rounding = held_->kernels().rounding;
   }
@@ -42,11 +42,11 @@ class composed_codec final : public composition {
     if (leaf || adds_codes()) {
       on_.values(part.count, kernel::host::add_codes<Int>{o, codes, leaf ? nullptr : reduce_leaves()});
     } else {
-      bool const fit = format_.local && own_norm_ == nullptr && kernel::buckets_fit(format_.bucket);
+      bool const fit = format_.local && user_norm_ == nullptr && kernel::buckets_fit(format_.bucket);
       if (fit)
         std::memset(scales, 0, scale_bytes_of(part));
-      else if (format_.local && own_norm_ != nullptr)
-        measure_own_sum(o, part, scales);
+      else if (format_.local && user_norm_ != nullptr)
+        measure_user_sum(o, part, scales);
       else if (format_.local)
         measure_sum(o, part, scales);
       on_.values(part.count, kernel::host::add_values<Int>{o, codes, scales, fit, format_.q});
@@ -56,7 +56,7 @@ class composed_codec final : public composition {
   }
 
   bool encode_measured(segment all, std::span<double> bucket_scales, std::span<std::byte> out) override {
-    if (!format_.local || own_norm_ != nullptr || !kernel::buckets_fit(format_.bucket) || all.empty())
+    if (!format_.local || user_norm_ != nullptr || !kernel::buckets_fit(format_.bucket) || all.empty())
       return false;
     operands o = prepare(all, true, {}, 1);
     o.bucket_scales = bucket_scales.data();
@@ -172,7 +172,7 @@ class composed_codec final : public composition {
   }
 
   /// The same for a user-defined norm, which measures whole blocks of the sum.
-  void measure_own_sum(operands const& o, segment part, std::byte* scales) {
+  void measure_user_sum(operands const& o, segment part, std::byte* scales) {
     sums_.resize(part.count);
     own_.resize(format_.scales(part));
     on_.items(divide_up<std::uint64_t>(part.count, kernel::tile_values), [&](std::uint64_t tile) {
@@ -186,15 +186,15 @@ class composed_codec final : public composition {
               sums_[r.first + static_cast<std::uint64_t>(i)] = static_cast<double>(sum[i]) * bucket_scale;
           });
     });
-    own_norm_->measure(on_, {sums_.data(), dtype::float64}, part.count, format_.bucket, own_, own_parts_);
+    user_norm_->measure(on_, {sums_.data(), dtype::float64}, part.count, format_.bucket, own_, own_parts_);
     bucket_scales_.clear();
-    for (own_statistic const& s : own_) {
-      own_scale scale = own_norm_->scale(s);
-      bucket_scales_.push_back(own_norm_->scale_of(scale, format_.q, call_.x.type, 0));
+    for (user_statistic const& s : own_) {
+      user_scale scale = user_norm_->scale(s);
+      bucket_scales_.push_back(user_norm_->scale_of(scale, format_.q, call_.x.type, 0));
       if (bits_of(bucket_scales_.back()) < double_infinity) continue;
       faults_ |= kernel::no_scale;  // the call continues, because other workers wait for this frame
       scale.scale = scale.max();
-      bucket_scales_.back() = own_norm_->scale_of(scale, format_.q, call_.x.type, 0);
+      bucket_scales_.back() = user_norm_->scale_of(scale, format_.q, call_.x.type, 0);
     }
     write_scales(o, part, scales, bucket_scales_.data());
   }
@@ -208,7 +208,7 @@ class composed_codec final : public composition {
   std::vector<norm::statistic> statistics_, parts_;
   std::vector<double> bucket_scales_;  ///< of sums
   std::vector<double> sums_;           ///< of frames, for a user-defined norm
-  std::vector<own_statistic> own_, own_parts_;
+  std::vector<user_statistic> own_, own_parts_;
 };
 
 template <class Int>

@@ -63,7 +63,7 @@ std::uint64_t hash_of_codes(Levels const& levels, bool shifts, std::uint64_t buc
 
 /// The largest code of frames with a user-defined reduce operator; else 0: that of the levels.
 inline std::uint32_t largest_sum_of(resolution const& r) {
-  return r.how == method::own ? r.size + r.headroom : 0;
+  return r.how == method::user ? r.size + r.headroom : 0;
 }
 
 /// Properties of policies that a codec uses besides their kernels.
@@ -122,7 +122,7 @@ class composition : public operator_codec {
         format_(facts),
         zero_free_(facts.zero_free),
         fixed_scale_(facts.fixed_scale),
-        own_norm_(facts.own_norm),
+        user_norm_(facts.user_norm),
         policies_(policies) {}
 
   /// The levels, if they are a table; else null.
@@ -138,7 +138,7 @@ class composition : public operator_codec {
 
   /// Whether codes are added without decoding them.
   bool adds_codes() const {
-    return how_ == method::sum || how_ == method::exponential || how_ == method::own;
+    return how_ == method::sum || how_ == method::exponential || how_ == method::user;
   }
 
   /// Fills in everything except policies, sources and faults.
@@ -170,7 +170,7 @@ class composition : public operator_codec {
   codes_format format_;
   bool zero_free_;
   double fixed_scale_;
-  std::shared_ptr<detail::own_norm const> own_norm_;
+  std::shared_ptr<detail::user_norm const> user_norm_;
   policy_facts policies_;
 };
 

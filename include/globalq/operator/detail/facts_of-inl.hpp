@@ -13,7 +13,7 @@ GLOBALQ_DECL void name_facts(operator_facts& f, declared const* own, declared co
                              declared const& rounding, declared const& wire, declared const& reduce) {
   f.policies = 0;
   for (declared const* d : {own, &levels, &rounding, &wire, &reduce}) {
-    if (d == nullptr || (d == &reduce && f.reduce != request::own)) continue;
+    if (d == nullptr || (d == &reduce && f.reduce != request::user)) continue;
     f.policies = hash(f.policies, d->name);
     if (d->has_parameters) f.policies = hash(f.policies, d->parameters);
   }

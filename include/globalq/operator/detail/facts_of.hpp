@@ -6,7 +6,7 @@
 #include "../../core/detail/compiled.hpp"
 #include "../../wire/coded.hpp"
 #include "../quantizer.hpp"
-#include "own_norm.hpp"
+#include "user_norm.hpp"
 
 namespace GLOBALQ_ABI::detail {
 
@@ -78,7 +78,7 @@ operator_facts facts_of(quantizer<N, L, R, W, Op> const& op) {
   if constexpr (HasStatistic<N>) {
     f.q = f.p = infinity;  // of the largest magnitude, which is measured too
     if constexpr (SaysRoundsUp<N>) f.q.quantum = op.norm.rounds_up ? 1.0F : 0.0F;
-    f.own_norm = std::make_shared<own_norm_of<N>>(op.norm);
+    f.user_norm = std::make_shared<user_norm_of<N>>(op.norm);
   } else {
     f.q = norm::order_of(op.norm);
     f.p = op.norm.outer();
@@ -108,7 +108,7 @@ operator_facts facts_of(quantizer<N, L, R, W, Op> const& op) {
   if constexpr (std::is_same_v<Op, reduce::requantize>) f.reduce = request::requantize;
   if constexpr (std::is_same_v<Op, reduce::any>) f.reduce = static_cast<request>(op.reduce.which);
   if constexpr (!is_reduce<Op>) {
-    f.reduce = request::own;
+    f.reduce = request::user;
     f.largest_sum = [](std::uint32_t max_code, std::uint32_t terms, std::uint32_t height) -> std::uint64_t {
       return Op::largest_code(max_code, terms, height);
     };

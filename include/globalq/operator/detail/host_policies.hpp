@@ -29,12 +29,12 @@ struct host_policies {
 /// @tparam Levels,Rounding  kernel types
 /// @tparam Reduce           a user-defined reduce operator, or void
 template <class Levels, class Rounding, class Wire, class Reduce = void>
-class own_policies final : public host_policies<typename Wire::code_type> {
+class typed_policies final : public host_policies<typename Wire::code_type> {
   using code_type = typename Wire::code_type;
 
  public:
-  own_policies(Levels const& levels, Rounding const& rounding, Wire const& wire, operator_facts const& of,
-               std::uint32_t largest_sum = 0)
+  typed_policies(Levels const& levels, Rounding const& rounding, Wire const& wire, operator_facts const& of,
+                 std::uint32_t largest_sum = 0)
       : host_policies<code_type>(policy_facts_of(levels, rounding, wire, of)), held_(levels, rounding, wire) {
     if constexpr (std::is_same_v<Levels, levels::detail::level_table>) this->table = &held_.levels;
     this->facts.largest_sum = largest_sum;
@@ -65,18 +65,18 @@ template <class Levels, class Rounding, class Wire>
 std::unique_ptr<operator_codec> compose(Levels const& levels, Rounding const& rounding, Wire const& wire,
                                         operator_facts const& facts, method how,
                                         kernel::host_executor const& on) {
-  using held = own_policies<Levels, Rounding, Wire>;
+  using held = typed_policies<Levels, Rounding, Wire>;
   return make_composed<typename Wire::code_type>(
       std::make_unique<held>(levels, rounding_for(rounding, facts, how), wire, facts), facts, how, on);
 }
 
 /// The same with a user-defined reduce operator.
 template <class Reduce, class Levels, class Rounding, class Wire>
-std::unique_ptr<operator_codec> compose_own(std::type_identity<Reduce>, Levels const& levels,
-                                            Rounding const& rounding, Wire const& wire,
-                                            operator_facts const& facts, resolution const& r,
-                                            kernel::host_executor const& on) {
-  using held = own_policies<Levels, Rounding, Wire, Reduce>;
+std::unique_ptr<operator_codec> compose_user(std::type_identity<Reduce>, Levels const& levels,
+                                             Rounding const& rounding, Wire const& wire,
+                                             operator_facts const& facts, resolution const& r,
+                                             kernel::host_executor const& on) {
+  using held = typed_policies<Levels, Rounding, Wire, Reduce>;
   return make_composed<typename Wire::code_type>(
       std::make_unique<held>(levels, rounding_for(rounding, facts, r.how), wire, facts, largest_sum_of(r)),
       facts, r.how, on);

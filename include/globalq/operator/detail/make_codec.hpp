@@ -74,13 +74,13 @@ std::unique_ptr<operator_codec> make_codec(coded_policies<L, R, W, Op> const& of
         of.wire, facts, r, on);
   } else if constexpr (!std::is_void_v<Op>) {
     constexpr bool has_loops = requires {
-      compose_own(std::type_identity<Op>{}, of.levels, of.rounding, of.wire, facts, r, on);
+      compose_user(std::type_identity<Op>{}, of.levels, of.rounding, of.wire, facts, r, on);
     };
     static_assert(has_loops,
                   "globalq: the compiled library has no loops for a reduce operator of your own; include "
                   "globalq/policies.hpp");
     if constexpr (has_loops)
-      return compose_own(std::type_identity<Op>{}, sized(of.levels, r), of.rounding, of.wire, facts, r, on);
+      return compose_user(std::type_identity<Op>{}, sized(of.levels, r), of.rounding, of.wire, facts, r, on);
   } else {
     return host_kernels<L, R, W>::make(sized(of.levels, r), of.rounding, of.wire, facts, r.how, on);
   }

@@ -18,7 +18,7 @@ inline constexpr bool is_sparse<wire::sparse<Int>> = true;
 template <class L, class R, class W, class Op, class Space>
 std::unique_ptr<operator_codec> make_codec(coded_policies<L, R, W, Op> const& of, operator_facts const& facts,
                                            resolution const& r, kernel::stream_executor<Space> const& on) {
-  if (facts.own_norm != nullptr)
+  if (facts.user_norm != nullptr)
     fail<configuration_error>({"globalq: ", facts.name,
                                ": a user-defined norm is measured on the host only; on a stream use "
                                "norm::linf, norm::l or norm::local, or call from host memory"});

@@ -22,7 +22,7 @@ struct float_scale {
 };
 
 /// One call of one worker.
-struct call {
+struct codec_call {
   const_vector x;
   mutable_vector y;
   std::uint64_t length = 0;
@@ -49,12 +49,12 @@ struct call {
 class operator_codec : public codec {
  public:
   /// Stores a call, which is enough for frame_bytes(). Enqueues nothing.
-  virtual void note(call const& c) {
+  virtual void note(codec_call const& c) {
     call_ = c;
     faults_ = 0;
   }
 
-  virtual void begin(call const& c) { note(c); }
+  virtual void begin(codec_call const& c) { note(c); }
 
   /// On a stream: the largest level, with which begin() computes the scales of the whole vector; 0: it computes none.
   virtual double extent() const { return 0; }
@@ -105,7 +105,7 @@ class operator_codec : public codec {
   /// Throws the error for bad codes that the kernels found.
   void check_codes(std::span<source const> sources);
 
-  call call_;
+  codec_call call_;
   std::uint32_t faults_ = 0;
 };
 

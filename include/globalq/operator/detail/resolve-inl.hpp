@@ -16,7 +16,7 @@ GLOBALQ_DECL std::uint64_t fingerprint(schedule_facts const& s) {
 
 GLOBALQ_DECL std::uint64_t fingerprint(operator_facts const& op, resolution const& r) {
   auto const& [name, before, content, grain, plain_tail, chain, evenly_spaced, binary, zero_free, size, limit,
-               q, p, bucket, local, fixed_scale, own_norm, unbiased, told_worker, shifts, integer_wire,
+               q, p, bucket, local, fixed_scale, user_norm, unbiased, told_worker, shifts, integer_wire,
                largest_code, wire_bits, wire_bytes, most_bytes, wire, reduce, largest_sum, codes_end,
                policies, levels, magnitudes] = op;
   auto const& [order, quantum, in_byte] = q;
@@ -55,8 +55,8 @@ GLOBALQ_DECL method choose_method(operator_facts const& op, schedule_facts const
       return method::exponential;
     case request::requantize:
       return method::requantize;
-    case request::own:
-      return s.combines ? method::own : method::none;
+    case request::user:
+      return s.combines ? method::user : method::none;
     default:
       break;
   }
@@ -170,8 +170,8 @@ GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& 
                    (s.native ? "reduce::requantize on schedule ring, tree or sra" : "reduce::requantize")});
   if (s.native && r.how != method::sum)
     return refuse({"schedule native adds integers inside the transport, ",
-                   (r.how == method::own ? "so a user-defined reduce operator" : "so reduce::"),
-                   (r.how == method::own ? "" : name_of(r.how)),
+                   (r.how == method::user ? "so a user-defined reduce operator" : "so reduce::"),
+                   (r.how == method::user ? "" : name_of(r.how)),
                    " cannot run there; use schedule ring, tree, sra or allgather"});
   if (r.how == method::sum) {
     if (!op.evenly_spaced)
@@ -191,7 +191,7 @@ GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& 
            "schedule "
            "ring, tree or sra"});
   }
-  if (r.how == method::own && op.local)
+  if (r.how == method::user && op.local)
     return refuse(
         {"codes scaled by different norms cannot be added; use a global norm, or reduce::requantize"});
   if (r.how == method::exponential) {
@@ -208,7 +208,7 @@ GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& 
     return refuse({"frames of wire ", op.wire, " differ in length, which schedule ", s.name,
                    " cannot send; use schedule sra or allgather, or wire packed or int8"});
 
-  if (r.how == method::own) {
+  if (r.how == method::user) {
     std::string const why = fit_own(r, op, s, workers);
     return why.empty() ? r : refuse({why});
   }

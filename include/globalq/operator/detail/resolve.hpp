@@ -27,7 +27,7 @@ enum class method : std::uint8_t {
   exponential,  ///< rounded addition of powers of two
   requantize,   ///< decode, add in float32, encode again
   plain,        ///< float32 values, no quantization
-  own           ///< a user-defined reduce operator
+  user          ///< a user-defined reduce operator
 };
 inline constexpr std::size_t methods = 6;
 
@@ -41,8 +41,8 @@ constexpr char const* name_of(method m) {
       return "exponential";
     case method::requantize:
       return "requantize";
-    case method::own:
-      return "own";
+    case method::user:
+      return "user";
     default:
       return "plain";
   }
@@ -50,10 +50,10 @@ constexpr char const* name_of(method m) {
 
 namespace detail {
 
-class own_norm;
+class user_norm;
 
 /// The reduce policy of the user; the first values are those of reduce::way.
-enum class request : std::uint8_t { automatic, sum, exponential, requantize, own };
+enum class request : std::uint8_t { automatic, sum, exponential, requantize, user };
 
 /// Properties that a schedule declares; see schedule/concept.hpp.
 struct schedule_facts {
@@ -109,8 +109,8 @@ struct operator_facts {
   std::uint64_t bucket = 0;
   bool local = false;
   double fixed_scale = 0;
-  std::shared_ptr<detail::own_norm const>
-      own_norm;  ///< a user-defined norm, which has neither orders nor a fixed scale; else null
+  std::shared_ptr<detail::user_norm const>
+      user_norm;  ///< a user-defined norm, which has neither orders nor a fixed scale; else null
   bool unbiased = true;
   bool told_worker = false;  ///< the rounding depends on rank and workers
   bool shifts = false;

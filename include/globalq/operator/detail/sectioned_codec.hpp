@@ -87,7 +87,7 @@ class sectioned_codec : public operator_codec {
 
   /// Begins a call of both codecs.
   /// @param floats  the call of the float32 numbers
-  void begin_both(call const& quantized, call const& floats) {
+  void begin_both(codec_call const& quantized, codec_call const& floats) {
     quantized_->begin(quantized);
     plain_.begin(floats);
   }
@@ -134,7 +134,7 @@ class tail_codec final : public sectioned_codec {
   tail_codec(std::unique_ptr<operator_codec> whole, std::uint64_t bucket, kernel::host_executor const& on)
       : sectioned_codec(std::move(whole), on), bucket_(bucket) {}
 
-  void begin(call const& c) override {
+  void begin(codec_call const& c) override {
     operator_codec::begin(c);
     begin_both(c, c);
   }

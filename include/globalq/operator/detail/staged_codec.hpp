@@ -40,11 +40,11 @@ class staged_codec final : public sectioned_codec {
       : sectioned_codec(std::move(inner), on), chain_(op.chain), number_(number), on_(on) {}
 
   /// @pre the stages of the chain wrote c.x
-  void begin(call const& c) override {
+  void begin(codec_call const& c) override {
     operator_codec::begin(c);
     stage_places const places = places_of(chain_, c.length, number_);
     auto* const values = const_cast<void*>(c.x.data);
-    call inner = c, sides = c;
+    codec_call inner = c, sides = c;
     // if the mean has the type of mapped vectors, the stage is undone in place
     if (c.y.type != c.x.type) inner.y = {mapped_.get(c.length * size_of(c.x.type)).data(), c.x.type};
     sides.x = at(const_vector{values, c.x.type}, places.sides);

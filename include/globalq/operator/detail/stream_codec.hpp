@@ -113,7 +113,7 @@ class stream_codec final : public composition {
     policies_.largest_sum = largest_sum;
   }
 
-  void begin(call const& c) override {
+  void begin(codec_call const& c) override {
     base::begin(c);
     made_.clear();
     if (!c.settled && format_.bucket == 0)
@@ -143,7 +143,7 @@ class stream_codec final : public composition {
       if constexpr (base_two<Levels>())
         if (!leaf && base::how_ == method::exponential) return enqueue_with(reduce::exponential{});
       if constexpr (!std::is_void_v<Reduce>)
-        if (!leaf && base::how_ == method::own) return enqueue_with(Reduce{});
+        if (!leaf && base::how_ == method::user) return enqueue_with(Reduce{});
       enqueue_with(reduce::sum{});
     } else if (measures(call_.x.type)) {
       launch_measured<true>(o, terms, one_piece(part, out.data()), nullptr, nullptr);

@@ -80,14 +80,14 @@ class stream_sparse_codec final : public operator_codec {
         body_(body_memory_.template get_values<std::uint64_t>(1)),
         head_(head_memory_.get(wire::long_header_bytes)) {}
 
-  void note(call const& c) override {
+  void note(codec_call const& c) override {
     operator_codec::note(c);
     lengths_.clear();
     inner_->note(c);
   }
   double extent() const override { return inner_->extent(); }
 
-  void begin(call const& c) override {
+  void begin(codec_call const& c) override {
     note(c);
     inner_->begin(c);
   }

@@ -21,8 +21,8 @@ GLOBALQ_DECL double variance_bound(operator_facts const& op, resolution const& r
                                    int workers, std::uint64_t length,
                                    std::vector<std::pair<int, int>> const& additions) {
   double const none = std::numeric_limits<double>::quiet_NaN();
-  if (!op.rounds() || !op.unbiased || op.fixed_scale > 0 || op.own_norm != nullptr ||
-      (r.how == method::own && workers > 1))
+  if (!op.rounds() || !op.unbiased || op.fixed_scale > 0 || op.user_norm != nullptr ||
+      (r.how == method::user && workers > 1))
     return none;
   if (length == 0 || (op.plain_tail && length < op.bucket)) return 0;
   if (s.encoders != 0) {

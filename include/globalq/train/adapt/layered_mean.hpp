@@ -95,7 +95,7 @@ class layered_mean {
           std::to_string(settings_.of) +
           " layers of the model, so random bits would repeat; set `of` to the model's number of layers"));
     globalq::detail::call_setup setup;
-    setup.make_own_scales = globalq::detail::make_own_scales;
+    setup.make_user_scales = globalq::detail::make_user_scales;
     setup.settings = settings_.call;
     setup.facts = plain_.facts;
     setup.resolved = plain_.resolved;

@@ -77,7 +77,7 @@ class quantizer_error {
         throw non_finite_error("globalq: quantizer_error: values " + std::to_string(b * width) +
                                " and following contain NaN or infinity");
       double const bucket_scale = facts_.fixed_scale > 0 ? facts_.fixed_scale
-                                  : facts_.own_norm != nullptr
+                                  : facts_.user_norm != nullptr
                                       ? measured_scale(x, width, b)
                                       : norm::local_scale(statistics[b], facts_.q, dtype::float32, 0);
       if (facts_.fixed_scale > 0 && statistics[b].max() > bucket_scale)
@@ -96,14 +96,14 @@ class quantizer_error {
   /// The scale of a user's norm.
   double measured_scale(std::span<float const> x, std::size_t width, std::size_t b) const {
     std::span<float const> const values = x.subspan(b * width, std::min(width, x.size() - b * width));
-    globalq::detail::own_statistic found;
-    std::vector<globalq::detail::own_statistic> parts;
-    facts_.own_norm->measure(on_, {values.data(), dtype::float32}, values.size(), 0, {&found, 1}, parts);
-    globalq::detail::own_scale const scale = facts_.own_norm->scale(found);
-    double const bucket_scale = facts_.own_norm->scale_of(scale, facts_.q, dtype::float32, 0);
+    globalq::detail::user_statistic found;
+    std::vector<globalq::detail::user_statistic> parts;
+    facts_.user_norm->measure(on_, {values.data(), dtype::float32}, values.size(), 0, {&found, 1}, parts);
+    globalq::detail::user_scale const scale = facts_.user_norm->scale(found);
+    double const bucket_scale = facts_.user_norm->scale_of(scale, facts_.q, dtype::float32, 0);
     if (bits_of(bucket_scale) >= double_infinity)
       throw configuration_error("globalq: quantizer_error: " +
-                                globalq::detail::own_norm::refusal(facts_, b, scale));
+                                globalq::detail::user_norm::refusal(facts_, b, scale));
     return bucket_scale;
   }
 

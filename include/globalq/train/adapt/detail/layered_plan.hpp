@@ -70,7 +70,7 @@ class layered_plan {
     auto const any = [&](auto const& asked) { return std::any_of(layers_.begin(), layers_.end(), asked); };
     if (any([](layer_operator const& s) { return globalq::detail::shares_scale(s.facts); }))
       before.add(1, globalq::detail::widths_of_scales(dtype::float64));
-    if (any([](layer_operator const& s) { return s.facts.own_norm != nullptr && s.facts.local; }))
+    if (any([](layer_operator const& s) { return s.facts.user_norm != nullptr && s.facts.local; }))
       before.add(1, globalq::detail::widths_of_scales(dtype::float64));
     auto const sums_of = [&](::globalq::partition const& pieces, int count) {
       return sums_sizes(members, pieces, count);
@@ -106,15 +106,15 @@ class layered_plan {
   void each_exchange(F const& f) const {
     std::uint64_t own = 0;
     for (std::size_t k = 0; k < layers_.size(); ++k)
-      if (auto const& op = layers_[k].facts; op.own_norm != nullptr && !op.local)
+      if (auto const& op = layers_[k].facts; op.user_norm != nullptr && !op.local)
         own += globalq::detail::buckets_of(op, model_[k].size);
-    if (own != 0) f(own, globalq::detail::widths_of_own_norms);
+    if (own != 0) f(own, globalq::detail::widths_of_user_norms);
     for (std::uint32_t p : orders())
       for (dtype const type : {dtype::float32, dtype::float64, dtype::float16, dtype::bfloat16}) {
         std::uint64_t buckets = 0;
         for (std::size_t k = 0; k < layers_.size(); ++k) {
           auto const& op = layers_[k].facts;
-          if (op.shares_norm() && op.own_norm == nullptr && op.p == p && model_[k].type == type)
+          if (op.shares_norm() && op.user_norm == nullptr && op.p == p && model_[k].type == type)
             buckets += globalq::detail::buckets_of(op, model_[k].size);
         }
         if (buckets != 0) f(buckets, globalq::detail::widths_of_scales(type));

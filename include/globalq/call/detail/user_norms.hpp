@@ -13,9 +13,9 @@
 namespace GLOBALQ_ABI::detail {
 
 /// The buckets of a call whose scales come from users' norms, in memory that calls reuse.
-class own_scales {
+class user_scales {
  public:
-  virtual ~own_scales() = default;
+  virtual ~user_scales() = default;
   virtual void clear() = 0;
   /// Whether there are no such buckets.
   virtual bool empty() const = 0;
@@ -30,16 +30,16 @@ class own_scales {
   virtual void exchange(transport::endpoint& workers, char const* operation, frame_pool& frames) = 0;
 };
 
-GLOBALQ_DECL std::unique_ptr<own_scales> make_own_scales();
+GLOBALQ_DECL std::unique_ptr<user_scales> make_user_scales();
 
 /// Whether an operator may have a user's norm; for a type-erased operator this is unknown.
 template <class Operator>
-inline constexpr bool may_have_own_norm = !is_composed<Operator>;
+inline constexpr bool may_have_user_norm = !is_composed<Operator>;
 template <class N, class L, class R, class W, class Op>
-inline constexpr bool may_have_own_norm<quantizer<N, L, R, W, Op>> = HasStatistic<N>;
+inline constexpr bool may_have_user_norm<quantizer<N, L, R, W, Op>> = HasStatistic<N>;
 
 }  // namespace GLOBALQ_ABI::detail
 
 #if !defined(GLOBALQ_COMPILED)
-#include "own_norms-inl.hpp"
+#include "user_norms-inl.hpp"
 #endif

@@ -17,12 +17,12 @@
 namespace GLOBALQ_ABI::detail {
 
 /// The statistic of some values, and their largest magnitude. It is sent as these bytes.
-struct own_statistic {
+struct user_statistic {
   std::byte bytes[most_statistic_bytes] = {};
   std::uint64_t max_bits = 0;  ///< of |x| as a double
 };
 /// The scale from the statistics of all workers, and the largest magnitude. It is sent as these bytes.
-struct own_scale {
+struct user_scale {
   double scale = 0;
   std::uint64_t max_bits = 0;
 
@@ -30,23 +30,23 @@ struct own_scale {
 };
 
 /// A user-defined norm without its type.
-class own_norm {
+class user_norm {
  public:
-  explicit own_norm(bool bounds) : bounds_(bounds) {}
-  virtual ~own_norm() = default;
+  explicit user_norm(bool bounds) : bounds_(bounds) {}
+  virtual ~user_norm() = default;
 
   /// Computes the statistics of consecutive buckets of finite values [0, count). @param parts  reused memory
   virtual void measure(kernel::host_executor const& on, const_vector x, std::uint64_t count,
-                       std::uint64_t bucket, std::span<own_statistic> result,
-                       std::vector<own_statistic>& parts) const = 0;
+                       std::uint64_t bucket, std::span<user_statistic> result,
+                       std::vector<user_statistic>& parts) const = 0;
   /// The statistic of no values.
-  virtual own_statistic none() const = 0;
+  virtual user_statistic none() const = 0;
   /// into becomes the statistic of both.
-  virtual void merge(own_statistic& into, own_statistic const& more) const = 0;
-  virtual own_scale scale(own_statistic const& of) const = 0;
+  virtual void merge(user_statistic& into, user_statistic const& more) const = 0;
+  virtual user_scale scale(user_statistic const& of) const = 0;
 
   /// The scale times 2^-wide, rounded to its encoding: never below the largest magnitude. Infinity: the norm is wrong.
-  virtual double scale_of(own_scale const& of, norm::order q, dtype type, int wide) const {
+  virtual double scale_of(user_scale const& of, norm::order q, dtype type, int wide) const {
     double const max = of.max();
     if (max == 0) return 0;
     bool const number = of.scale >= 0 && bits_of(of.scale) < double_infinity;
@@ -54,7 +54,7 @@ class own_norm {
     return representable(q.scale(std::max(of.scale, max) * power_of_two(-wide)), q.format(type));
   }
   /// The error text if scale_of() is infinity. @param which  the bucket
-  static std::string refusal(operator_facts const& op, std::uint64_t which, own_scale const& of) {
+  static std::string refusal(operator_facts const& op, std::uint64_t which, user_scale const& of) {
     double const max = of.max();
     return joined({"the norm of ", op.name, " returned the scale ", std::to_string(of.scale), " for bucket ",
                    which, ", whose largest magnitude is ", std::to_string(max),
@@ -72,9 +72,9 @@ struct own_block {
   N const& norm;
   const_vector x;
 
-  own_statistic operator()(std::uint64_t first, int count) const {
+  user_statistic operator()(std::uint64_t first, int count) const {
     kernel::value_leaves const& leaf = kernel::host::leaves_of_values();
-    own_statistic s;
+    user_statistic s;
     typename N::statistic found{};
     if (x.type == dtype::float64) {
       found = norm.measure(static_cast<double const*>(x.data) + first, count);
@@ -94,35 +94,35 @@ struct own_block {
 };
 
 template <class N>
-class own_norm_of final : public own_norm {
+class user_norm_of final : public user_norm {
   using statistic = typename N::statistic;
 
  public:
-  explicit own_norm_of(N const& norm) : own_norm(N::bounds_largest), norm_(norm) {}
+  explicit user_norm_of(N const& norm) : user_norm(N::bounds_largest), norm_(norm) {}
 
   void measure(kernel::host_executor const& on, const_vector x, std::uint64_t count, std::uint64_t bucket,
-               std::span<own_statistic> result, std::vector<own_statistic>& parts) const override {
-    auto const both = [this](own_statistic a, own_statistic const& b) {
+               std::span<user_statistic> result, std::vector<user_statistic>& parts) const override {
+    auto const both = [this](user_statistic a, user_statistic const& b) {
       merge(a, b);
       return a;
     };
     norm::reduce_buckets(on, count, bucket, both, own_block<N>{norm_, x}, result, parts);
   }
-  own_statistic none() const override {
-    own_statistic s;
+  user_statistic none() const override {
+    user_statistic s;
     statistic const empty{};
     std::memcpy(s.bytes, &empty, sizeof empty);
     return s;
   }
-  void merge(own_statistic& into, own_statistic const& more) const override {
+  void merge(user_statistic& into, user_statistic const& more) const override {
     statistic const both = norm_.merge(of(into), of(more));
     std::memcpy(into.bytes, &both, sizeof both);
     into.max_bits = std::max(into.max_bits, more.max_bits);
   }
-  own_scale scale(own_statistic const& s) const override { return {norm_.scale(of(s)), s.max_bits}; }
+  user_scale scale(user_statistic const& s) const override { return {norm_.scale(of(s)), s.max_bits}; }
 
  private:
-  static statistic of(own_statistic const& s) {
+  static statistic of(user_statistic const& s) {
     statistic found;
     std::memcpy(&found, s.bytes, sizeof found);
     return found;

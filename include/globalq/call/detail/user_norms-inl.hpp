@@ -4,11 +4,11 @@
 /// @brief call: scales by users' norms: measured by every worker, and merged by one worker per bucket.
 
 #include "../../core/detail/joined.hpp"
-#include "../../operator/detail/own_norm.hpp"
+#include "../../operator/detail/user_norm.hpp"
 #include "../../plan/plan.hpp"
 #include "../../schedule/detail/scales.hpp"
 #include "../../transport/endpoint.hpp"
-#include "own_norms.hpp"
+#include "user_norms.hpp"
 #include "worker_texts.hpp"
 
 #include <cstring>
@@ -16,7 +16,7 @@
 
 namespace GLOBALQ_ABI::detail {
 
-class own_norms final : public own_scales {
+class user_norms final : public user_scales {
  public:
   void clear() override {
     local_ = false;
@@ -31,10 +31,10 @@ class own_norms final : public own_scales {
            std::span<double> bucket_scales, dtype type, int wide) override {
     std::size_t const first = statistics_.size();
     vectors_.push_back({&op, bucket_scales, first, type, wide});
-    statistics_.resize(first + bucket_scales.size(), op.own_norm->none());
+    statistics_.resize(first + bucket_scales.size(), op.user_norm->none());
     std::size_t const width = size_of(x.type);
     x.data = static_cast<std::byte const*>(x.data) + part.first * width;
-    op.own_norm->measure(
+    op.user_norm->measure(
         on, x, part.count, op.bucket,
         std::span(statistics_)
             .subspan(first + (op.bucket == 0 ? 0 : part.first / op.bucket), buckets_of(op, part.count)),
@@ -42,10 +42,10 @@ class own_norms final : public own_scales {
     if (!op.local) return;
     local_ = true;
     for (std::size_t b = 0; b < bucket_scales.size(); ++b) {
-      own_scale const scale = op.own_norm->scale(statistics_[first + b]);
-      bucket_scales[b] = op.own_norm->scale_of(scale, op.q, type, wide);
+      user_scale const scale = op.user_norm->scale(statistics_[first + b]);
+      bucket_scales[b] = op.user_norm->scale_of(scale, op.q, type, wide);
       if (wrong_.empty() && bits_of(bucket_scales[b]) >= double_infinity)
-        wrong_ = own_norm::refusal(op, b, scale);
+        wrong_ = user_norm::refusal(op, b, scale);
     }
     statistics_.resize(first);
     vectors_.pop_back();
@@ -74,10 +74,10 @@ class own_norms final : public own_scales {
       auto of = vectors_.begin();
       for (std::uint64_t i = 0; i < mine.count; ++i) {
         while (of + 1 != vectors_.end() && (of + 1)->first <= mine.first + i) ++of;
-        own_norm const& norm = *of->op->own_norm;
-        own_statistic all = norm.none();
+        user_norm const& norm = *of->op->user_norm;
+        user_statistic all = norm.none();
         for (int w = 0; w < n; ++w) {
-          own_statistic one = statistics_[mine.first + i];
+          user_statistic one = statistics_[mine.first + i];
           if (w != rank)
             std::memcpy(&one, theirs + (static_cast<std::uint64_t>(w) * mine.count + i) * sizeof one,
                         sizeof one);
@@ -90,25 +90,25 @@ class own_norms final : public own_scales {
       scale_of_all({0, buckets}, nullptr);
     } else {
       exchange_by_owners(
-          workers, buckets, widths_of_own_norms, frames, false,
-          [&](std::byte* to) { std::memcpy(to, statistics_.data(), buckets * sizeof(own_statistic)); },
+          workers, buckets, widths_of_user_norms, frames, false,
+          [&](std::byte* to) { std::memcpy(to, statistics_.data(), buckets * sizeof(user_statistic)); },
           [&](std::byte const* theirs, segment mine, std::byte* to) {
             scale_of_all(mine, theirs);
-            std::memcpy(to, scales_.data() + mine.first, mine.count * sizeof(own_scale));
+            std::memcpy(to, scales_.data() + mine.first, mine.count * sizeof(user_scale));
           },
           [&](std::byte const* all, segment mine) {
-            std::memcpy(scales_.data(), all, mine.first * sizeof(own_scale));
+            std::memcpy(scales_.data(), all, mine.first * sizeof(user_scale));
             std::uint64_t const end = mine.first + mine.count;
-            std::memcpy(scales_.data() + end, all + end * sizeof(own_scale),
-                        (buckets - end) * sizeof(own_scale));
+            std::memcpy(scales_.data() + end, all + end * sizeof(user_scale),
+                        (buckets - end) * sizeof(user_scale));
           });
     }
     for (vector const& v : vectors_)
       for (std::size_t b = 0; b < v.bucket_scales.size(); ++b) {
-        own_scale const& scale = scales_[v.first + b];
-        v.bucket_scales[b] = v.op->own_norm->scale_of(scale, v.op->q, v.type, v.wide);
+        user_scale const& scale = scales_[v.first + b];
+        v.bucket_scales[b] = v.op->user_norm->scale_of(scale, v.op->q, v.type, v.wide);
         if (bits_of(v.bucket_scales[b]) >= double_infinity)
-          fail<configuration_error>({"globalq: ", operation, ": ", own_norm::refusal(*v.op, b, scale)});
+          fail<configuration_error>({"globalq: ", operation, ": ", user_norm::refusal(*v.op, b, scale)});
       }
   }
 
@@ -121,12 +121,12 @@ class own_norms final : public own_scales {
   };
 
   std::vector<vector> vectors_;
-  std::vector<own_statistic> statistics_, parts_;
-  std::vector<own_scale> scales_;
+  std::vector<user_statistic> statistics_, parts_;
+  std::vector<user_scale> scales_;
   bool local_ = false;  ///< whether some scales are local to this worker
   std::string wrong_;   ///< why one of these is invalid
 };
 
-GLOBALQ_DECL std::unique_ptr<own_scales> make_own_scales() { return std::make_unique<own_norms>(); }
+GLOBALQ_DECL std::unique_ptr<user_scales> make_user_scales() { return std::make_unique<user_norms>(); }
 
 }  // namespace GLOBALQ_ABI::detail
