@@ -189,7 +189,8 @@ struct write_mean_of_one : write_mean<Operands, Add> {
   using base::o;
   using base::y;
   static constexpr int blocks(int /*lanes*/, int /*rows*/) {
-    return sizeof(typename Operands::code_type) * (Add ? 2 : 1) > 2 ? 2 : 3;
+    bool const quarter_bytes = row_bytes<typename Operands::wire_type, 4> == 1;
+    return sizeof(typename Operands::code_type) * (Add ? 2 : 1) > 2 || (Add && quarter_bytes) ? 2 : 3;
   }
   static constexpr bool fits_registers() { return true; }
 
