@@ -158,12 +158,15 @@ void read_texts(CLI::App const& app, settings& chosen, texts const& text) {
   constexpr double year = 365.0 * 24 * 3600;
   chosen.deadline = std::chrono::nanoseconds{static_cast<std::int64_t>(std::min(seconds, year) * 1e9)};
 
-  if (chosen.words.levels == "none")  // also where a value is the default one: it would mean nothing
-    for (char const* option : {"norm", "bucket", "tail", "rounding", "wire"})
-      if (app.count(std::string{"--"} + option) != 0)
+  std::string const& levels = chosen.words.levels;
+  if (levels == "none" || levels == "bfloat16" ||
+      levels == "float16")  // also where a value is the default one
+    for (char const* option : {"norm", "bucket", "tail", "wire", "rounding"})
+      if (app.count(std::string{"--"} + option) != 0 &&
+          (levels == "none" || option != std::string_view{"rounding"}))
         gq::named::refuse(option, app[std::string{"--"} + option]->as<std::string>(),
-                          "has no meaning with levels none, which sends float32 unchanged",
-                          "leave it out, or choose levels");
+                          "has no meaning with levels " + levels + ", which sends floating-point numbers",
+                          "leave it out, or choose other levels");
   if (chosen.output.find("%r") == std::string::npos)
     gq::named::refuse("output", chosen.output, "names one file for all workers",
                       "put %r where the rank of the worker goes, as in out.%r.f32");

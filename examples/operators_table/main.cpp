@@ -144,7 +144,7 @@ std::string schedules(gq::named::named_operator const& op, gq::any_quantizer con
 /// The levels in words, with their number if the policies chose it.
 std::string levels(gq::named::named_operator const& op, gq::plan const& plan) {
   std::string name = op.words.levels;
-  if (name == "none") return "none";
+  if (!gq::named::operator_of(op).facts().has_codes()) return name;
   std::string const kind = name.substr(0, name.find(':'));
   if (kind == "table" || kind == "symmetric") {
     std::string list = kind == "table" ? "0" : "";
@@ -161,7 +161,7 @@ std::string row(std::string_view example) {
   gq::plan const plan = gq::plan_for(quantizer, gq::schedule::any{op.schedule}, workers, length);
   gq::plan const single = gq::plan_for(quantizer, gq::schedule::any{"allgather"}, 1, length);
   double bits = plan.bytes_are_most ? measured_bits(quantizer) : plan.bits_per_value;
-  bool const plain = op.words.levels == "none";
+  bool const plain = !quantizer.facts().rounds(), floats = !quantizer.facts().has_codes();
   double const fixed = quantizer.facts().fixed_scale;
   std::string shares[std::size(distributions)], omega = "none", theta = "none";
   if (!std::isnan(plan.theta)) omega = text("%.3g", single.theta), theta = text("%.3g", plan.theta);
@@ -191,10 +191,10 @@ std::string row(std::string_view example) {
   if (op.centered) norm = "min-max";
   if (op.words.bucket != 0) norm += ", buckets of " + std::to_string(op.words.bucket);
   if (op.words.tail != "own") norm += ", tail " + op.words.tail;
-  return cells({"`" + std::string(example) + "`", levels(op, plan), plain ? "none" : norm,
-                plain ? "none" : op.words.rounding, text("%.4g", bits), plain ? "float32" : op.words.wire,
-                gq::name_of(plan.reduce), schedules(op, quantizer), omega, theta, shares[0], shares[1],
-                shares[2]});
+  return cells({"`" + std::string(example) + "`", levels(op, plan), floats ? "none" : norm,
+                plain ? "none" : op.words.rounding, text("%.4g", bits),
+                floats ? gq::name_of(quantizer.facts().floats.type) : op.words.wire, gq::name_of(plan.reduce),
+                schedules(op, quantizer), omega, theta, shares[0], shares[1], shares[2]});
 }
 
 std::string page() {

@@ -104,7 +104,7 @@ std::unique_ptr<globalq_chooser> make_chooser(globalq_workers& w, globalq_choose
       refuse(creating,
              "the error of operator \"" + name +
                  "\" cannot be measured by one worker: it clips, centers, learns levels, shares norms or "
-                 "does not quantize",
+                 "has no levels",
              "give candidates such as cgx, qsgd, nuqsgd and mxfp8");
     operators.push_back(op);
     settings = gq::detail::hash(settings, name);

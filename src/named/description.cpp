@@ -28,7 +28,8 @@ constexpr std::string_view norms_allowed =
     "where Q "
     "and P are 1 to 64 or inf";
 constexpr std::string_view levels_allowed =
-    "use none, uniform:S, exponential:S, exponential:S:BASE, table:0,..,1, symmetric:L1,..,1, e2m1, e2m3, "
+    "use none, bfloat16, float16, uniform:S, exponential:S, exponential:S:BASE, table:0,..,1, "
+    "symmetric:L1,..,1, e2m1, e2m3, "
     "e3m2, "
     "e4m3 or e5m2, where S is the number of levels above zero";
 
@@ -206,20 +207,29 @@ void check_fit(description const& words, parts const& with) {
            "use a global norm, or reduce requantize");
 }
 
-gq::any_quantizer make_none(description const& words) {
+/// Floating-point numbers: those of levels none, bfloat16 or float16.
+gq::any_quantizer make_floats(description const& words) {
   description const usual;
-  auto const alone = [](std::string_view option, std::string const& value, bool is_usual) {
+  auto const alone = [&](std::string_view option, std::string const& value, bool is_usual) {
     if (!is_usual)
-      refuse(option, value, "has no meaning with levels none, which sends float32 unchanged",
-             "leave it out, or choose levels");
+      refuse(option, value,
+             "has no meaning with levels " + words.levels + ", which sends floating-point numbers",
+             "leave it out, or choose other levels");
   };
   alone("norm", words.norm, words.norm == usual.norm);
   alone("bucket", std::to_string(words.bucket), words.bucket == usual.bucket);
-  alone("rounding", words.rounding, words.rounding == usual.rounding);
+  bool const none = words.levels == "none", rounds_to_nearest = !none && words.rounding == "nearest";
+  alone("rounding", words.rounding, rounds_to_nearest || words.rounding == usual.rounding);
   alone("wire", words.wire, words.wire == usual.wire);
   alone("reduce", words.reduce, words.reduce == usual.reduce);
   alone("tail", words.tail, words.tail == usual.tail);
-  return gq::uncompressed{};
+  if (none) return gq::uncompressed{};
+  using gq::rounding::nearest;
+  if (words.levels == "bfloat16")
+    return rounds_to_nearest ? gq::any_quantizer{gq::floats<gq::bfloat16, nearest>{}}
+                             : gq::floats<gq::bfloat16>{};
+  return rounds_to_nearest ? gq::any_quantizer{gq::floats<gq::float16, nearest>{}}
+                           : gq::floats<gq::float16>{};
 }
 
 levels_choice read_levels(description const& words) {
@@ -271,7 +281,8 @@ gq::any_quantizer make_whole(description const& words) {
 }  // namespace
 
 gq::any_quantizer make(description const& words) {
-  if (words.levels == "none") return make_none(words);
+  if (words.levels == "none" || words.levels == "bfloat16" || words.levels == "float16")
+    return make_floats(words);
   gq::any_quantizer const whole = make_whole(words);
   if (words.tail == "own") return whole;
   if (words.tail != "float32") refuse("tail", words.tail, "is not a known tail", "use own or float32");

@@ -460,6 +460,21 @@ named_operator make_mxfp8(arguments const& with) {
   return make_block_scaled(std::string{mxfp8_formats[with.one_of("format", mxfp8_formats)]}, "8", with);
 }
 
+constexpr std::string_view float_roundings[] = {"stochastic", "nearest"};
+constexpr parameter float_parameters[] = {
+    {"rounding", "stochastic", "stochastic or nearest",
+     "stochastic is unbiased; nearest is biased, and its errors are smaller"}};
+named_operator make_floats(arguments const& with, std::string_view type) {
+  description words;
+  words.levels = type;
+  words.rounding = float_roundings[with.one_of("rounding", float_roundings)];
+  return {words, "sra"};
+}
+constexpr std::string_view bfloat16_examples[] = {"bfloat16"};
+constexpr std::string_view float16_examples[] = {"float16"};
+named_operator make_bfloat16(arguments const& with) { return make_floats(with, "bfloat16"); }
+named_operator make_float16(arguments const& with) { return make_floats(with, "float16"); }
+
 constexpr std::string_view float32_examples[] = {"float32"};
 named_operator make_float32(arguments const&) {
   description words;
@@ -567,6 +582,14 @@ constexpr entry registry[] = {
      mxfp6_examples, make_mxfp6},
     {"mxfp8", "Like mxfp4, with FP8 (E4M3 or E5M2)", mx_source, mx_bound, "", mxfp8_parameters,
      mxfp8_examples, make_mxfp8},
+    {"bfloat16",
+     "Sends bfloat16, the upper half of float32: sums of float32 are rounded to it once before they are sent",
+     "", "2^-16", "", float_parameters, bfloat16_examples, make_bfloat16},
+    {"float16",
+     "Like bfloat16, with float16, whose range is short: values are divided by a power of two that all "
+     "workers "
+     "agree on, so that no sum overflows",
+     "", "2^-22", "", float_parameters, float16_examples, make_float16},
     {"float32",
      "Sends float32 without quantization, as a reference for comparison",
      "",

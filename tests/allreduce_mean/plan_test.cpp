@@ -115,7 +115,8 @@ std::vector<gq::detail::operator_facts> counted_operators() {
           facts(gq::quantizer{gq::norm::linf{.bucket = 64}, one, dice, gq::wire::elias<>{}}),
           facts(gq::float32_tail{
               gq::quantizer{gq::norm::local<2>{.bucket = 1000}, one, dice, gq::wire::packed<2>{}}}),
-          facts(gq::centered{gq::quantizer{gq::norm::linf{}, one, dice, gq::wire::int8{}}, 100})};
+          facts(gq::centered{gq::quantizer{gq::norm::linf{}, one, dice, gq::wire::int8{}}, 100}),
+          facts(gq::floats<gq::bfloat16>{})};
 }
 
 TEST(Plan, its_numbers_are_those_of_every_worker_run) {

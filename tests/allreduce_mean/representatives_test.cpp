@@ -34,6 +34,7 @@ std::vector<gq::any_quantizer> representatives() {
       gq::quantizer{gq::norm::l<2, 2>{}, gq::levels::uniform{90}, gq::rounding::random_shift<>{},
                     gq::wire::sparse<std::int16_t>{}},
       gq::uncompressed{},
+      gq::floats<gq::bfloat16>{},
   };
 }
 

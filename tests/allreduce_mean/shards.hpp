@@ -38,6 +38,7 @@ inline std::vector<gq::any_quantizer> operators() {
                     gq::wire::packed<3>{}},
       gq::quantizer{gq::norm::l<2, 2>{}, gq::levels::uniform{9}, dice, gq::wire::elias<>{}},
       gq::uncompressed{},
+      gq::floats<gq::float16>{},
   };
 }
 

@@ -142,7 +142,9 @@ std::vector<std::pair<char const*, support::any_operator>> operators() {
         {"sparse", gq::quantizer{gq::norm::l<2, 2>{}, gq::levels::uniform{5}, dice, gq::wire::sparse<>{}}},
         {"sparse local", gq::quantizer{gq::norm::local<2>{.bucket = 300}, gq::levels::symmetric{0.25, 0.5, 1},
                                        dice, gq::wire::sparse<>{}}},
-        {"float32", gq::uncompressed{}},
+        {"float32", gq::uncompressed{}}, {"bfloat16", gq::floats<gq::bfloat16>{}},
+        {"float16", gq::floats<gq::float16>{}},
+        {"float16 to nearest", gq::floats<gq::float16, gq::rounding::nearest>{}},
   };
 }
 

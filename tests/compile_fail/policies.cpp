@@ -67,6 +67,15 @@ gq::quantizer const refused{gq::norm::linf{}, gq::levels::exponential<>{}, gq::r
                             gq::wire::int8{}};
 #endif
 
+// Floats are float32 as they are, or 16 bits, rounded.
+[[maybe_unused]] gq::floats<gq::bfloat16, gq::rounding::nearest> const halves{};
+#ifdef CASE_FLOATS_OF_64_BITS  // expect-error: globalq: floats: this type cannot be sent
+gq::floats<double> const refused{};
+#endif
+#ifdef CASE_FLOAT_WITH_A_ROUNDING  // expect-error: globalq: floats: float is sent as it is; leave out the rounding
+gq::floats<float, gq::rounding::nearest> const refused{};
+#endif
+
 // A tail is what an operator does not quantize; uncompressed quantizes nothing.
 [[maybe_unused]] gq::float32_tail const tail{gq::quantizer{
     gq::norm::linf{.bucket = 128}, gq::levels::uniform{7}, gq::rounding::stochastic{}, gq::wire::int8{}}};

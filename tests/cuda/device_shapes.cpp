@@ -52,7 +52,8 @@ struct on_device {
     compiled_kernels::enqueue(on, o, frame, codes_at, body);
     on.fence();
   }
-  void operator()(std::uint64_t count, globalq::kernel::device::add_floats const& body) const {
+  template <class Sent>
+  void operator()(std::uint64_t count, globalq::kernel::device::add_floats<Sent> const& body) const {
     compiled_kernels::enqueue(on, count, body);
     on.fence();
   }

@@ -77,10 +77,14 @@ template void enqueue_teams(executor const&, std::uint64_t, rows<measured, 2, fa
 template void enqueue_teams(executor const&, std::uint64_t, rows<measured, 2, true> const&);
 template void enqueue_teams(executor const&, std::uint64_t, rows<packed, gq::infinity, false> const&);
 
-void enqueue(executor const& on, std::uint64_t count, gq::kernel::device::add_floats const& body) {
+template <class Sent>
+void enqueue(executor const& on, std::uint64_t count, gq::kernel::device::add_floats<Sent> const& body) {
   auto const one = gq::kernel::piece_list::of_one(count, nullptr);
-  on.values(count, gq::kernel::framed<gq::kernel::device::add_floats>{body, {0, 1}, 0, one});
+  on.values(count, gq::kernel::framed<gq::kernel::device::add_floats<Sent>>{body, {0, 1}, 0, one});
 }
+template void enqueue(executor const&, std::uint64_t, gq::kernel::device::add_floats<float> const&);
+template void enqueue(executor const&, std::uint64_t, gq::kernel::device::add_floats<gq::bfloat16> const&);
+template void enqueue(executor const&, std::uint64_t, gq::kernel::device::add_floats<gq::float16> const&);
 
 void measure(executor const& on, gq::const_vector x, std::uint64_t count, std::uint64_t bucket,
              std::uint32_t q, gq::norm::statistics_memory& memory, gq::norm::statistic* result,

@@ -41,8 +41,9 @@ using gq::rounding::detail::shared_draw;
 template <class Operands, class Body>
 void enqueue(executor const& on, Operands const& o, std::byte* frame, std::size_t codes_at, Body const& body);
 
-/// The body of float32 frames, which writes no header. Headers of its sources say one term and count.
-void enqueue(executor const& on, std::uint64_t count, gq::kernel::device::add_floats const& body);
+/// The body of frames of floats, which writes no header. Headers of its sources say one term and count.
+template <class Sent>
+void enqueue(executor const& on, std::uint64_t count, gq::kernel::device::add_floats<Sent> const& body);
 
 /// The statistics of all buckets.
 void measure(executor const& on, gq::const_vector x, std::uint64_t count, std::uint64_t bucket,

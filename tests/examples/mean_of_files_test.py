@@ -493,6 +493,9 @@ REFUSALS = [
     (["--levels", "none", "--rounding", "stochastic"], "levels none"),
     (["--levels", "none", "--norm", "linf"], "levels none"),
     (["--levels", "none", "--bucket", "0"], "levels none"),
+    (["--levels", "bfloat16", "--wire", "int8"], "levels bfloat16"),
+    (["--levels", "float16", "--rounding", "correlated"], "levels float16"),
+    (["--levels", "float16", "--schedule", "native"], "would round sums of float16 itself; use schedule ring"),
     # parts that do not fit together
     (["--levels", "exponential", "--reduce", "sum"], "uniform levels pair with sum"),
     (["--levels", "table:0,1", "--reduce", "sum"], "uniform levels pair with sum"),

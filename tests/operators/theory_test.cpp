@@ -167,9 +167,34 @@ double scale_of(gq::named::description const& words, vectors const& x, std::size
   return rounds || step != 1 ? step * std::exp2(std::ceil(std::log2(scale / step))) : scale;
 }
 
+/// The variance of a number that becomes one of its neighbors among 16-bit floats of @p digits bits.
+double variance_of_float(double v, int digits, double smallest_gap) {
+  double const gap = std::max(std::exp2(std::ilogb(v) + 1 - digits), smallest_gap),
+               low = std::floor(v / gap) * gap;
+  return (v - low) * (low + gap - v);
+}
+std::vector<double> variance_of_floats(std::string const& type, vectors const& x) {
+  std::size_t const n = x.size(), d = x[0].size();
+  double top = 0;
+  for (auto const& v : x)
+    for (float a : v) top = std::max(top, std::abs(static_cast<double>(a)));
+  // the sum is below 2^15 if it grows by a factor of 2 by rounding up
+  double const sum = std::exp2(std::ilogb(top) + 2 + std::ceil(std::log2(static_cast<double>(n))));
+  bool const half = type == "float16";
+  std::vector<double> variance(d, 0);
+  for (auto const& v : x)
+    for (std::size_t i = 0; i < d; ++i)
+      if (v[i] != 0)
+        variance[i] += variance_of_float(std::abs(static_cast<double>(v[i])), half ? 11 : 8,
+                                         half ? 0x1p-24 * sum / 0x1p15 : 0) /
+                       static_cast<double>(n * n);
+  return variance;
+}
+
 /// The variance of each coordinate of the mean when every worker's encoding is the only rounding.
 std::vector<double> exact_variance(gq::named::description const& words, vectors const& x,
                                    std::uint32_t size) {
+  if (words.levels == "bfloat16" || words.levels == "float16") return variance_of_floats(words.levels, x);
   std::size_t const n = x.size(), d = x[0].size(), width = words.bucket == 0 ? d : words.bucket;
   std::vector<double> const l = levels_of(words.levels, size);
   std::vector<double> variance(d, 0);
@@ -297,6 +322,9 @@ TEST(Theory, bounds_are_reached_up_to_a_stated_share) {
       {"nuqsgd:3,bucket=0", d, 1, 0, (16.0 - 1) / (16 + 0.125)},
       {"natural-dithering:3,q=2", d, 1, 0, (16.0 - 1) / (16 + 0.125)},
       {"global-exponential:8,levels=3,q=2,p=2", d, 1, 0, (16.0 - 1) / (16 + 0.125)},
+      // the middle of the lowest gap of a binade: 1/4 of 128.5^2 and 1024.5^2 squared gaps, of 2^-16 and 2^-22
+      {"bfloat16", d, 257.0 / 256, 0, 0x1p14 / (128.5 * 128.5)},
+      {"float16", d, 2049.0 / 2048, 0, 0x1p20 / (1024.5 * 1024.5)},
       // delta^2/12 of every value whatever it is, and the norm is all the energy
       {"qsdp:8,bucket=0", d, 0, 1, 1},
       // without shifting back that of stochastic rounding: the case of cgx, s = 127

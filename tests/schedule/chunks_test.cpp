@@ -23,6 +23,7 @@ std::vector<gq::any_quantizer> operators() {
       gq::quantizer{gq::norm::linf{}, gq::levels::exponential<>{}, dice, gq::wire::int8{}},
       gq::quantizer{gq::norm::local<2>{.bucket = 64}, gq::levels::uniform<>{}, dice, gq::wire::packed<4>{}},
       gq::uncompressed{},
+      gq::floats<gq::bfloat16>{},
   };
 }
 

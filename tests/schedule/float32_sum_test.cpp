@@ -35,6 +35,7 @@ std::vector<gq::any_quantizer> operators_in_nodes() {
       gq::quantizer{gq::norm::local<2>{.bucket = 128}, gq::levels::uniform<7>{}, dice, gq::wire::packed<4>{}},
       gq::quantizer{gq::norm::linf{.bucket = 100}, gq::levels::exponential<5>{}, dice, gq::wire::int8{}},
       gq::uncompressed{},
+      gq::floats<gq::float16>{},
   };
 }
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief The loop body of float32 frames in the shape of a GPU thread gives the bytes and the reports of that of a host.
+/// @brief The loop body of floating-point numbers in the shape of a GPU thread gives the bytes and the reports of that of a host.
 
 #include "device_shape.hpp"
 
 #include <globalq/kernel/device/add_floats.hpp>
+#include <globalq/kernel/floats.hpp>
 #include <globalq/kernel/host/leaves.hpp>
-#include <globalq/kernel/plain.hpp>
 
 #include <limits>
 
@@ -15,7 +15,8 @@ namespace support::device_shape {
 
 /// One call of both bodies.
 /// @tparam Device  runs bodies, and has memory for them
-template <class Device>
+/// @tparam Sent    the type of values in frames
+template <class Device, class Sent = float>
 class float_case {
  public:
   float_case(Device const& device, gq::dtype type, std::uint64_t count, std::uint64_t first, std::size_t off,
@@ -29,25 +30,27 @@ class float_case {
       std::memcpy(each.header.data(), words, sizeof words);
       each.values.resize(count + off);
       for (std::uint64_t i = 0; i < count; ++i)
-        each.values[off + i] = value_at(3 * i + static_cast<std::uint64_t>(&each - frames_));
+        each.values[off + i] =
+            static_cast<Sent>(value_at(3 * i + static_cast<std::uint64_t>(&each - frames_)));
     }
   }
 
   /// The last value of the first source becomes infinite: the mean is beyond every range.
-  void overflow() { frames_[0].values.back() = std::numeric_limits<float>::infinity(); }
+  void overflow() { frames_[0].values.back() = static_cast<Sent>(std::numeric_limits<float>::infinity()); }
 
-  void expect_same(bool own, int sources, bool to_frame) {
+  void expect_same(bool own, int sources, bool to_frame, bool nearest = false) {
+    nearest_ = nearest;
     views_.clear();
     for (int k = 0; k < sources; ++k) {
       views_.push_back({reinterpret_cast<std::byte const*>(frames_[k].values.data() + off_),
                         frames_[k].header.data() + gq::wire::header_bytes, 1, k});
     }
-    auto const host = run(own, to_frame, [&](gq::kernel::plain_call const& call) {
+    auto const host = run(own, to_frame, [&](gq::kernel::floats_call const& call) {
       gq::kernel::host_executor(Kokkos::Serial())
           .values(count_, gq::kernel::add_floats{call, &gq::kernel::host::leaves_of_values()});
     });
-    auto const there = run(own, to_frame, [&](gq::kernel::plain_call const& call) {
-      device_(count_, gq::kernel::device::add_floats{call, nullptr});
+    auto const there = run(own, to_frame, [&](gq::kernel::floats_call const& call) {
+      device_(count_, gq::kernel::device::add_floats<Sent>{call, nullptr});
     });
     EXPECT_TRUE(host.bytes == there.bytes)
         << gq::name_of(type_) << ", " << count_ << " values from " << first_ << ", off " << off_ << ", unit "
@@ -68,21 +71,25 @@ class float_case {
 
   template <class Run>
   result run(bool own, bool to_frame, Run const& run_it) {
-    memory<float> frame(count_ + off_ + 1, 7.0F);
+    memory<Sent> frame(count_ + off_ + 1, Sent(7.0F));
     memory<std::byte> y(x_.size() + 1, std::byte{0x55});
     memory<std::uint32_t> faults(1, 0U);
-    run_it({{x(), type_},
-            {first_, count_},
-            own,
-            3.0,
-            unit_.data(),
-            0,
-            gq::kernel::source_list(views_.data(), views_.size()),
-            to_frame ? frame.data() + off_ : nullptr,
-            {y.data() + off_ * gq::size_of(type_), type_},
-            faults.data()});
+    gq::kernel::floats_call call;
+    call.x = {x(), type_};
+    call.part = {first_, count_};
+    call.own = own;
+    call.workers = 3.0;
+    call.divisor = unit_.data();
+    call.sources = gq::kernel::source_list(views_.data(), views_.size());
+    call.out = to_frame ? reinterpret_cast<std::byte*>(frame.data() + off_) : nullptr;
+    call.y = {y.data() + off_ * gq::size_of(type_), type_};
+    call.faults = faults.data();
+    call.sent = gq::dtype_of<Sent>::value;
+    call.nearest = nearest_;
+    call.words = {42, 7, 2, gq::random::purpose::requantize};
+    run_it(call);
     if (to_frame) {
-      y.resize(frame.size() * sizeof(float));
+      y.resize(frame.size() * sizeof(Sent));
       std::memcpy(y.data(), frame.data(), y.size());
     }
     return {y, faults[0]};
@@ -90,35 +97,44 @@ class float_case {
 
   struct source_frame {
     memory<std::byte> header;
-    memory<float> values;
+    memory<Sent> values;
   };
   Device const& device_;
   gq::dtype type_;
   std::uint64_t count_, first_;
   std::size_t off_;
+  bool nearest_ = false;
   memory<double> unit_;
   memory<std::byte> x_;
   source_frame frames_[9];
   memory<gq::kernel::source_view> views_;
 };
 
-template <class Device>
-void compare_floats_on(Device const& device) {
+template <class Sent, class Device>
+void compare_sent_on(Device const& device) {
   for (gq::dtype type : {gq::dtype::float32, gq::dtype::float64, gq::dtype::float16, gq::dtype::bfloat16})
     for (std::uint64_t first : {0U, 256U})
       for (std::size_t off : {0U, 1U, 2U})
         for (std::uint64_t count : lengths({0, first, off}, Device::at_all_lengths)) {
           for (double unit : {1.0, 4.0}) {
-            float_case<Device> at(device, type, count, first, off, unit);
+            float_case<Device, Sent> at(device, type, count, first, off, unit);
             for (int sources : {0, 1, 2, 9}) at.expect_same(true, sources, true);
             for (int sources : {1, 3}) at.expect_same(false, sources, true);
             for (int sources : {1, 9}) at.expect_same(false, sources, false);
+            if (sizeof(Sent) == 2) at.expect_same(true, 1, true, true);
             at.expect_same(true, 2, false);
             at.overflow();
             at.expect_same(false, 2, false);
           }
           if (testing::Test::HasFailure()) return;
         }
+}
+
+template <class Device>
+void compare_floats_on(Device const& device) {
+  compare_sent_on<float>(device);
+  compare_sent_on<gq::bfloat16>(device);
+  compare_sent_on<gq::float16>(device);
 }
 
 }  // namespace support::device_shape

@@ -125,7 +125,7 @@ void decode(benchmark::State& state, any_quantizer const& op, V const& x, Space 
 /// @brief Times a mean of workers that are threads of this process: allreduce_mean over transport::threads, one thread a worker.
 ///
 /// Times are those from a barrier of all workers to the next, for some calls. The floor copies each worker's vector.
-/// @param op  quantizer, uncompressed or any_quantizer
+/// @param op  quantizer, floats or any_quantizer
 /// @param x   a vector for each worker, of one length
 template <class V, class Schedule = schedule::ring>
 void mean(benchmark::State& state, any_quantizer const& op, std::vector<V> const& x,
@@ -190,8 +190,8 @@ struct axes {
 /// @brief Registers encode(), decode() and mean() of an operator with vectors of gradient().
 ///
 /// Their names are `encode/NAME/n:.../threads:...`, `decode/NAME/n:.../threads:...` and `mean/NAME/n:.../workers:...`. An
-/// operator without codes of its own (uncompressed, centered, float32_tail) has only mean().
-/// @param op  quantizer, uncompressed or any_quantizer
+/// operator without codes of its own (floats, centered, float32_tail) has only mean().
+/// @param op  quantizer, floats or any_quantizer
 inline void add_operator(std::string const& name, any_quantizer const& op, axes const& range = {}) {
   auto const& facts = op.facts();
   if (!facts.sends_floats()) {

@@ -34,7 +34,7 @@ class all_gather : public detail::collective<Place> {
 
  public:
   /// @param workers   this worker's endpoint, for example of transport::threads or transport::mpi; kept by reference
-  /// @param op        quantizer, uncompressed, any_quantizer, centered or float32_tail
+  /// @param op        quantizer, floats, any_quantizer, or these with stages or float32_tail
   /// @param settings  globalq::options: {.seed = 42}
   /// @param space     execution-space instance that the kernels run on
   /// @pre Kokkos is initialized

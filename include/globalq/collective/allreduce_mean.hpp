@@ -27,7 +27,7 @@ class allreduce_mean : public detail::collective<Place> {
 
  public:
   /// @param workers   this worker's endpoint, for example of transport::threads or transport::mpi; kept by reference
-  /// @param op        quantizer, uncompressed, any_quantizer, centered or float32_tail
+  /// @param op        quantizer, floats, any_quantizer, or these with stages or float32_tail
   /// @param space     execution-space instance that the kernels run on
   /// @pre Kokkos is initialized
   /// @param schedule  schedule::ring, tree, sra (scatter_reduce_allgather), allgather, native, hierarchical, any or

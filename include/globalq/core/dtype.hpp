@@ -41,6 +41,22 @@ struct float16 {
     std::uint32_t const special = m > float_infinity ? 0x7e00U : 0x7c00U;
     return static_cast<std::uint16_t>((m >= float_infinity ? special : finite) | ((b >> 16) & 0x8000U));
   }
+
+  /// To a neighbor: the larger one if a uniform word is below the share of the gap times 2^32. Unbiased, below 2^-14 up
+  /// to 2^-32 of a gap. 2^16 and more, and NaN, give infinity.
+  GLOBALQ_FUNCTION static std::uint16_t round(float x, std::uint32_t word) {
+    std::uint32_t const b = bits_of(x);
+    std::uint32_t const m = b & float_magnitude;
+    constexpr std::uint32_t normal = 0x38800000U;  // 2^-14
+    // the part up to 2^-14 and the part above it: a choice would become a branch in loops
+    float const gaps = multiply(float_of(m < normal ? m : normal), 0x1p24F);
+    auto const whole = static_cast<std::int32_t>(gaps);
+    auto const threshold = static_cast<std::uint32_t>((gaps - static_cast<float>(whole)) * 0x1p32F);
+    std::uint32_t const below = static_cast<std::uint32_t>(whole) + (word < threshold ? 1U : 0U);
+    std::uint32_t const above = ((m > normal ? m : normal) - normal + (~word >> 19)) >> 13;
+    std::uint32_t const finite = below + above;
+    return static_cast<std::uint16_t>((finite < 0x7c00U ? finite : 0x7c00U) | ((b >> 16) & 0x8000U));
+  }
 };
 
 /// bfloat16 as stored: the upper half of a float32.
@@ -61,6 +77,14 @@ struct bfloat16 {
     std::uint32_t const b = bits_of(x);
     bool const nan = (b & float_magnitude) > float_infinity;
     return static_cast<std::uint16_t>(nan ? 0x7fc0U : (b + 0x7fffU + ((b >> 16) & 1U)) >> 16);
+  }
+
+  /// To a neighbor, as float16::round(); exactly unbiased. NaN gives infinity or NaN.
+  GLOBALQ_FUNCTION static std::uint16_t round(float x, std::uint32_t word) {
+    std::uint32_t const b = bits_of(x);
+    std::uint32_t const sum = (b & float_magnitude) + (~word >> 16);
+    return static_cast<std::uint16_t>(((sum < 0x7fff0000U ? sum : 0x7fff0000U) | (b & ~float_magnitude)) >>
+                                      16);
   }
 };
 
@@ -131,7 +155,7 @@ constexpr char const* name_of(dtype type) {
 }
 
 /// The largest finite value of a type.
-constexpr double largest(dtype type) {
+GLOBALQ_FUNCTION constexpr double largest(dtype type) {
   switch (type) {
     case dtype::float64:
       return 0x1.fffffffffffffp1023;

@@ -200,7 +200,7 @@ calibration calibrate(T& t, calibration_settings const& settings = {}) {
 /// All workers measure at the same time, each with a vector of settings.values; the result is the slowest worker's
 /// median.
 /// @param t      endpoint of this worker; all workers call with the same operator and settings
-/// @param op     a quantizer, any_quantizer or uncompressed
+/// @param op     a quantizer, floats or any_quantizer
 /// @param space  execution space of the kernels, as for allreduce_mean
 /// @returns  the same numbers on every worker
 /// @throws   configuration_error for settings out of range; transport_error

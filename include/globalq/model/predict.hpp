@@ -27,7 +27,7 @@ struct operator_model {
 
   std::optional<work> const& costs_of(method how) const { return costs[static_cast<std::size_t>(how)]; }
 
-  /// @param op  a quantizer, any_quantizer or uncompressed
+  /// @param op  a quantizer, floats or any_quantizer
   template <class Operator>
   static operator_model of(std::string name, Operator const& op) {
     return {std::move(name), globalq::detail::facts_of(op), {}};

@@ -17,7 +17,7 @@ namespace GLOBALQ_ABI::named {
 struct description {
   std::string norm = "linf";  ///< linf, l:Q,P, local:Q, power-of-two:linf, power-of-two:local:Q,
                               ///< shared-exponent or fixed:SCALE; orders are 1 to 64 or inf
-  std::string levels;         ///< none, uniform[:S], exponential[:S[:BASE]], table:0,..,1,
+  std::string levels;         ///< none, bfloat16, float16, uniform[:S], exponential[:S[:BASE]], table:0,..,1,
                               ///< symmetric:L1,..,1, or a format: e2m1, e2m3, e3m2, e4m3, e5m2;
                               ///< empty: uniform
   std::string rounding =
@@ -34,7 +34,8 @@ inline constexpr std::uint64_t largest_bucket = std::uint64_t{1} << 48;
 /// @brief Makes the operator that the words describe.
 ///
 /// `uniform` and `exponential` without a size use as many levels as fit. With levels `none` nothing is
-/// quantized, and all other words must keep their defaults.
+/// quantized, and all other words must keep their defaults. Levels `bfloat16` and `float16` are floats, which take a
+/// rounding, `stochastic` or `nearest`, only.
 /// @throws globalq::configuration_error naming the option, its value and the allowed values, also if the
 ///         policies do not fit together; allreduce_mean checks what depends on workers and schedule
 globalq::any_quantizer make(description const& words);

@@ -20,7 +20,7 @@ namespace GLOBALQ_ABI {
 /// call is set up.
 class any_quantizer {
  public:
-  /// @param op  a quantizer or uncompressed
+  /// @param op  a quantizer or floats
   template <class Operator>
   requires detail::is_composed<Operator> any_quantizer(Operator const& op) : any_quantizer(hold(op)) {}
   any_quantizer(any_quantizer const&) = default;
@@ -90,7 +90,7 @@ class any_quantizer {
 
  private:
   /// Norm and reduce are data, so operators that differ only in these share a model.
-  /// @tparam Policies  detail::coded_policies, or uncompressed
+  /// @tparam Policies  detail::coded_policies or detail::floats_policies
   template <class Policies>
   struct model : parts {
     model(detail::operator_facts facts_of_op, Policies const& what) : policies(what) {
@@ -111,12 +111,8 @@ class any_quantizer {
   template <class Operator>
   static std::shared_ptr<parts const> hold(Operator const& op) {
     float_environment const exact;
-    if constexpr (std::is_same_v<Operator, uncompressed>) {
-      return std::make_shared<model<uncompressed>>(detail::facts_of(op), op);
-    } else {
-      auto const policies = detail::policies_of(op);
-      return std::make_shared<model<std::remove_const_t<decltype(policies)>>>(detail::facts_of(op), policies);
-    }
+    auto const policies = detail::policies_of(op);
+    return std::make_shared<model<std::remove_const_t<decltype(policies)>>>(detail::facts_of(op), policies);
   }
 
   std::shared_ptr<parts const> held_;

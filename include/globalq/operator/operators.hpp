@@ -313,4 +313,23 @@ auto mxfp8() {
 
 /// @}
 
+/// @name Floating-point numbers of 16 bits: floats, added in float32
+/// @{
+
+/// @brief bfloat16: the range of float32, 8 bits of precision. omega = 2^-16.
+/// @tparam Rounding  stochastic or nearest
+template <class Rounding = rounding::stochastic>
+floats<globalq::bfloat16, Rounding> bfloat16() {
+  return {};
+}
+/// @brief float16: 11 bits of precision, values scaled so that no sum overflows. omega = 2^-22, down to 2^(g-27) of the
+/// largest value, g = ceil(log2 n).
+/// @tparam Rounding  stochastic or nearest
+template <class Rounding = rounding::stochastic>
+floats<globalq::float16, Rounding> float16() {
+  return {};
+}
+
+/// @}
+
 }  // namespace GLOBALQ_ABI::operators

@@ -21,6 +21,7 @@
 #include "../wire/sparse.hpp"
 #include "detail/composition.hpp"
 #include "detail/expect_policies.hpp"
+#include "floats.hpp"
 
 namespace GLOBALQ_ABI {
 
@@ -145,8 +146,5 @@ template <class N, class L, class R, class W>
 quantizer(N, L, R, W) -> quantizer<N, L, R, W>;
 template <class N, class L, class R, class W, class Op>
 quantizer(N, L, R, W, Op) -> quantizer<N, L, R, W, Op>;
-
-/// @brief No quantization: sends float32 over the same schedules, as a baseline for comparison.
-struct uncompressed {};
 
 }  // namespace GLOBALQ_ABI

@@ -20,7 +20,7 @@ GLOBALQ_DECL void add_errors(plan& p, operator_facts const& op, resolution const
   if (op.rounds() && !(op.plain_tail && length < op.bucket)) {
     p.rounding_steps = 1;
     int const vectors = s.vectors(p.workers);
-    if (vectors > 1 && r.how == method::requantize)
+    if (vectors > 1 && encodes_sums(r, s))
       p.rounding_steps = s.roundings != 0 ? s.roundings : (s.one_addition ? 2 : 1 + s.height);
     if (vectors > 1 && (r.how == method::exponential || r.how == method::user))
       p.rounding_steps = 1 + s.height;
@@ -71,8 +71,8 @@ GLOBALQ_DECL plan make_plan(operator_facts const& op, schedule::erased const& sc
   if (length > 0)
     p.bits_per_value = 8.0 * static_cast<double>(c.frame_bytes({0, length}, 1)) / static_cast<double>(length);
   add_errors(p, op, r, s, length,
-             needs_additions(r, s, s.vectors(workers)) ? schedule.additions(workers)
-                                                       : std::vector<std::pair<int, int>>());
+             op.rounds() && needs_additions(r, s, s.vectors(workers)) ? schedule.additions(workers)
+                                                                      : std::vector<std::pair<int, int>>());
   return p;
 }
 

@@ -64,7 +64,7 @@ class counting_codec final : public codec {
 class counting_sums final : public codec {
  public:
   std::size_t frame_bytes(segment part, int) const override {
-    return wire::padded(floats_format::bytes(part.count));
+    return wire::padded(floats_format{}.bytes(part.count));
   }
   void combine(segment, bool, std::span<source const>, std::span<std::byte>) override {}
   void finish(segment, std::span<source const>) override {}
@@ -207,7 +207,7 @@ requires(!std::is_base_of_v<schedule::erased, S>) plan
 }  // namespace detail
 
 /// @brief The plan of averaging vectors of @p length values, without a transport.
-/// @param op        a quantizer, any_quantizer or uncompressed
+/// @param op        a quantizer, floats or any_quantizer
 /// @param workers   n >= 1; may be thousands
 /// @returns         a plan; with fits == false and a refusal when the policies do not work together, for fewer than 1
 ///                  or more than 2^20 workers, and above 2^48 values

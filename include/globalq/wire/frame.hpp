@@ -7,10 +7,10 @@
 /// | --- | --- |
 /// | 0..1 | 'g', 'q' |
 /// | 2 | version of the format |
-/// | 3 | wire format: 1, 2, 3: int8, int16, int32; 16 + B: packed B bits; 32: float32; 64..: see below; 0: several frames, of a group or with float32 numbers |
+/// | 3 | wire format: 1, 2, 3: int8, int16, int32; 16 + B: packed B bits; 32, 33, 34: float32, bfloat16, float16; 64..: see below; 0: several frames, of a group or with float32 numbers |
 /// | 4..7 | number of workers summed, little-endian |
 /// | 8..13 | number of values, little-endian |
-/// | 14..15 | frame_traits, little-endian: bits 0 and 1: bytes of a scale (0: no scales; 1: 1; 2: 4; 3: 8, a double); bits 2 to 15: a hash of levels, bucket, fixed scale, shift and encoding of scales; all 0 in wire formats 0 and 32 |
+/// | 14..15 | frame_traits, little-endian: bits 0 and 1: bytes of a scale (0: no scales; 1: 1; 2: 4; 3: 8, a double); bits 2 to 15: a hash of levels, bucket, fixed scale, shift and encoding of scales; all 0 in wire formats 0 and 32 to 34 |
 /// | 16.. | scales (norm::local; in vector_codec all norms but norm::fixed): 4 bytes each, see core/scale_word.hpp (float64 vectors: a double each; norm::shared_exponent: a byte), padded to 16 |
 /// | then | codes |
 /// | then | in frames of vector_codec: a checksum of all bytes before it, 4 bytes, little-endian, unless disabled; see wire/checksum.hpp |

@@ -120,6 +120,8 @@ int main(int argc, char** argv) {
            gq::centered{gq::quantizer{gq::norm::local<>{gq::infinity, 128}, uniform, stochastic, bits}}, 256},
        "ring"},
       {"uncompressed ring", gq::uncompressed{}, "ring"},
+      {"bfloat16 ring", gq::floats<gq::bfloat16>{}, "ring"},
+      {"float16 sra", gq::floats<gq::float16>{}, "sra"},
   };
   for (named const& each : all) {
     std::printf("%s:", each.name);

@@ -225,6 +225,7 @@ TEST(LayeredMean, sends_what_its_plan_says) {
       std::vector<std::uint64_t> sent(static_cast<std::size_t>(n)), planned = sent;
       std::vector<gq::any_quantizer> ops = operators(model);
       if (n != 2) ops[model.find("fixed")] = gq::centered{ops[model.find("fixed")]};  // one exchange more
+      if (n != 3) ops[0] = gq::floats<gq::float16>{};                                 // and another one
       on_threads(n, [&](auto& workers) {
         layered_mean mean{
             workers, model, ops, gq::schedule::any{schedule}, {.call = {.chunk_values = n == 3 ? 256U : 0U}}};

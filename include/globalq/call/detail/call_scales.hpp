@@ -72,7 +72,7 @@ class call_scales {
   void scale(call_task const& t, std::span<vector_group::member const> members, segment brought, bool encodes,
              decision const& d, frame_pool& frames) {
     if (scales_.size() < places_.buckets()) scales_.resize(places_.buckets());
-    // reserve for scale_floats() too, which only large values need, perhaps in a later call
+    // reserve for scale_floats() too, which a later call may need
     shared_.clear(members.size(),
                   t.ops.single_vector ? 0 : std::max<std::uint64_t>(places_.buckets(), members.size()));
     tops_.reserve(members.size());
@@ -102,24 +102,27 @@ class call_scales {
     own_->exchange(workers_, setup_.operation, frames);
   }
 
-  /// Computes the scale of the float32 values of each vector: none if no vector needs one. Then, and for a single vector, nothing is
-  /// exchanged.
+  /// Computes the scales of the floats of each vector: none if no vector needs one. Then, and for a single vector,
+  /// nothing is exchanged.
   void scale_floats(call_task const& t, decision const& d, frame_pool& frames) {
     floats_.clear();
     shared_.clear();
     int const n = workers_.size();
     auto const scale_of = [&](std::size_t k, double top) {
       dtype const type = t.members[k].x.type;
-      stages const& chain = t.ops.facts(k).chain;
-      return top == 0 ? float_scale{} : float_scale_of(top_of(chain, top, chain.size(), type), n, type);
+      operator_facts const& op = t.ops.facts(k);
+      return top == 0 ? float_scale{}
+                      : float_scale_of(top_of(op.chain, top, op.chain.size(), type), n, type, op.floats.type);
     };
-    auto const needs_scale = [n](double top) {
-      float_scale const most = float_scale_of(top, n, dtype::float64);
+    auto const needs_scale = [n](double top, dtype sent = dtype::float32) {
+      float_scale const most = float_scale_of(top, n, dtype::float64, sent);
       return most.divisor != 1 || most.wide != 0;
     };
     bool needs = needs_scale(d.top);
     for (group_slot const& slot : t.ops.slots)
-      needs = needs || needs_scale(top_of(slot.facts->chain, d.top, slot.facts->chain.size(), t.type()));
+      needs = needs || (!t.ops.single_vector && scales_each_vector(*slot.facts)) ||
+              needs_scale(top_of(slot.facts->chain, d.top, slot.facts->chain.size(), t.type()),
+                          slot.facts->floats.type);
     if (!needs) return;
     tops_.assign(t.members.size(), t.ops.single_vector ? d.top : 0.0);
     for (std::size_t k = 0; k < tops_.size() && !t.ops.single_vector; ++k) {
@@ -134,7 +137,7 @@ class call_scales {
 
   /// Of all buckets.
   std::span<double const> buckets() const { return scales_; }
-  /// Of float32 values, one for each vector; empty: 1.
+  /// Of floats, one for each vector; empty: 1.
   std::span<float_scale const> floats() const { return floats_; }
 
  private:

@@ -77,7 +77,7 @@ class entered_vectors {
   };
 
   kernel::host_executor on_;
-  plain_codec plain_;
+  floats_codec plain_;
   operator_facts plain_facts_;
   grouped_codec group_;
   group_places places_;

@@ -89,7 +89,7 @@ class grouped_codec final : public codec {
  public:
   /// @param common  common to all vectors; the rest is filled in for each
   /// @param bucket_scales   of all buckets, in units of 2^common.wide
-  /// @param floats  scales of float32 values, one per vector; empty: 1
+  /// @param floats  scales of floats, one per vector; empty: 1
   /// @returns       the codec that makes the frames: this, or the one of a single vector
   codec& begin(group_operators const& ops, codec_call const& common,
                std::span<vector_group::member const> members, group_places const& places,

@@ -254,13 +254,14 @@ struct decision {
   std::int32_t wide = 0;
   double top = 0;  ///< max|x| over all workers
   double scale =
-      0;  ///< the scale, or the divisor of float32 values, if all values share one and there are no buckets; in units of 2^wide
+      0;  ///< the scale, or the divisor of floats, if all values share one and there are no buckets; in units of 2^wide
 };
 
 /// Properties of an operator that determine its scale.
 struct scale_rule {
   dtype type = dtype::float32;
   bool floats = false;
+  dtype sent = dtype::float32;  ///< of floats in frames
   bool by_bucket =
       false;  ///< scales of buckets, of one worker, or of a user's norm: the handshake does not determine them
   double fixed_scale = 0;
@@ -270,6 +271,7 @@ struct scale_rule {
   scale_rule(operator_facts const& op, dtype of)
       : type(of),
         floats(!op.has_codes()),
+        sent(op.floats.type),
         by_bucket(op.has_codes() && op.fixed_scale == 0 &&
                   (op.local || op.bucket != 0 || op.user_norm != nullptr)),
         fixed_scale(op.fixed_scale),
@@ -277,10 +279,15 @@ struct scale_rule {
         p(op.p) {}
 };
 
-/// @param top  max|x| over all workers, above 0
-GLOBALQ_FUNCTION float_scale float_scale_of(double top, int n, dtype type) {
-  int const e = exponent_of(top), growth = log2_ceil(static_cast<std::uint64_t>(n)) + 1;
-  if (e + growth < 127 && (type != dtype::float64 || e > -60)) return {};
+/// @param top   max|x| over all workers, above 0
+/// @param type  of the values
+/// @param sent  of the numbers in frames
+GLOBALQ_FUNCTION float_scale float_scale_of(double top, int n, dtype type, dtype sent = dtype::float32) {
+  float_format const format = format_of(sent);
+  int const growth = growth_of_sums(n, format), top_exponent = exponent_of(top);
+  bool const has_tiny = type == dtype::float64 || format.omega > 0;
+  if (format.range == 0 && top_exponent + growth < 127 && (!has_tiny || top_exponent > -60)) return {};
+  int const e = format.range == 0 ? top_exponent : top_exponent + growth - format.range;
   auto const within = [e](int low, int high) { return e < low ? low : (e > high ? high : e); };
   std::int32_t const wide = e > 900 ? 128 : 0;
   return {type == dtype::float64 ? power_of_two(within(-1022, 1022) - wide) : power_of_two(within(-126, 126)),
@@ -311,7 +318,7 @@ GLOBALQ_FUNCTION decision decide(opening_record const* all, int n, scale_rule co
   // near the largest float64, sums and norms may overflow although the mean does not
   d.wide = e > 900 ? 128 : 0;
   if (rule.floats) {
-    float_scale const floats = float_scale_of(d.top, n, rule.type);
+    float_scale const floats = float_scale_of(d.top, n, rule.type, rule.sent);
     d.scale = floats.divisor;
     d.wide = floats.wide;
   } else if (rule.fixed_scale > 0) {

@@ -50,10 +50,9 @@ struct expect_parts {
   static_assert(
       std::is_lvalue_reference_v<Transport>,
       "globalq: the transport is a temporary, which is destroyed before the first call; give it a name");
-  static_assert(
-      detail::Operator<Operator>,
-      "globalq: the second argument is not an operator; use a quantizer, uncompressed, any_quantizer, "
-      "centered or float32_tail");
+  static_assert(detail::Operator<Operator>,
+                "globalq: the second argument is not an operator; use a quantizer, floats, any_quantizer, "
+                "centered or float32_tail");
   static_assert(
       on_stream || !requires { workers::on_stream; },
       "globalq: this transport moves GPU memory, but Kokkos was built without CUDA; "

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: the loop body of a device for float32 frames: adds in the given order, then writes a frame or the
-/// mean.
+/// @brief kernel: the loop body of a device for floating-point numbers: adds in the given order, then writes a frame
+/// or the mean.
 
+#include "../floats.hpp"
 #include "../load_store.hpp"
-#include "../plain.hpp"
 #include "value_rows.hpp"
 
 namespace GLOBALQ_ABI::kernel::device {
 
 /// kernel::add_floats in the registers of a GPU thread.
-struct add_floats : plain_call {
+/// @tparam Sent  the type of the frame's values: float, bfloat16 or float16
+template <class Sent = float>
+struct add_floats : floats_call {
   static constexpr int device_lanes = 1;
   static constexpr bool fits_registers() { return true; }
   static constexpr int blocks(int /*lanes*/, int /*rows*/) { return 4; }
@@ -26,24 +28,66 @@ struct add_floats : plain_call {
     int const power = agreed != nullptr ? agreed->wide : wide;
     value_rows::floats sum;
     add(rows, power, sum);
-    if (out != nullptr)
-      store<unscaled>(rows, reinterpret_cast<std::byte*>(out), store_scale(), sum);
-    else
+    if (out == nullptr) {
+      if constexpr (size == 2) {
+        std::uint32_t const most = largest_sum(power);
+        value_rows::for_each([&](int r, int i) { sum[r][i] = limited(sum[r][i], most); });
+      }
       write_mean(rows, scale_of_mean(power), sum);
+    } else if constexpr (size == 4) {
+      store<unscaled>(rows, out, store_scale(), sum);
+    } else {
+      round(rows, first_tile() + index, lane, sum);
+    }
   }
 
  private:
+  static constexpr int size = static_cast<int>(sizeof(Sent));
+  /// Values of a frame, as they are stored.
+  using stored = std::uint32_t[value_rows::R][size * value_rows::N / 4];
+
+  GLOBALQ_FUNCTION static float value_of(stored const& v, int r, int i) {
+    if constexpr (size == 4)
+      return float_of(v[r][i]);
+    else
+      return Sent::widen(half_of(v[r], i));
+  }
+  template <int W>
+  GLOBALQ_FUNCTION static std::uint16_t half_of(std::uint32_t const (&row)[W], int i) {
+    return static_cast<std::uint16_t>(row[i / 2] >> (16 * (i % 2)));
+  }
+
+  /// Rounds a sum to 16 bits, into a frame.
+  GLOBALQ_FUNCTION void round(value_rows const& rows, std::uint64_t tile, int lane,
+                              value_rows::floats const& sum) const {
+    stored raw = {};
+    if (nearest) {
+      value_rows::for_each([&](int r, int i) { put(Sent::round(sum[r][i]), i, raw[r]); });
+    } else {
+      random::stream s = words;
+      if (step_at != nullptr) s.step = *step_at;
+      random::words4 const drawn = s.group(16 * tile + static_cast<std::uint64_t>(lane));
+      value_rows::for_each(
+          [&](int r, int i) { put(Sent::round(sum[r][i], rotate_left(drawn.word[r], 8 * i)), i, raw[r]); });
+    }
+    rows.store<size>(out, raw);
+  }
+
   /// Issues all loads before their use, including those of the next source.
   GLOBALQ_FUNCTION void add(value_rows const& rows, int power, value_rows::floats& sum) const {
-    value_rows::words next{};
-    if (sources.count > 0) rows.load<4>(sources[0].codes, next);
+    stored next{};
+    if (sources.count > 0) rows.load<size>(sources[0].codes, next);
     load_own(rows, exponent_of_values(power), sum);
     GLOBALQ_NO_UNROLL
     for (int k = 0; k < sources.count; ++k) {
-      value_rows::words now;
-      value_rows::for_each([&](int r, int i) { now[r][i] = next[r][i]; });
-      if (k + 1 < sources.count) rows.load<4>(sources[k + 1].codes, next);
-      value_rows::for_each([&](int r, int i) { sum[r][i] += float_of(now[r][i]); });
+      stored now;
+      GLOBALQ_UNROLL
+      for (int r = 0; r < value_rows::R; ++r) {
+        GLOBALQ_UNROLL
+        for (int w = 0; w < size * value_rows::N / 4; ++w) now[r][w] = next[r][w];
+      }
+      if (k + 1 < sources.count) rows.load<size>(sources[k + 1].codes, next);
+      value_rows::for_each([&](int r, int i) { sum[r][i] += value_of(now, r, i); });
     }
   }
 
@@ -79,8 +123,7 @@ struct add_floats : plain_call {
     rows.load<2>(values, raw);
     float const factor = power_of_two_float(exponent);
     value_rows::for_each([&](int r, int i) {
-      auto const bits = static_cast<std::uint16_t>(raw[r][i / 2] >> (16 * (i % 2)));
-      sum[r][i] = kernel::detail::from_half<Half>::scaled(bits, factor);
+      sum[r][i] = kernel::detail::from_half<Half>::scaled(half_of(raw[r], i), factor);
     });
   }
 

@@ -216,6 +216,13 @@ struct of_values {
                     float const* values) {
     return kernel::store<piece_values, Add>(y, first, count, scale, values);
   }
+  static void round(dtype type, float const* values, int count, std::uint32_t const* words,
+                    std::uint16_t* out) {
+    if (type == dtype::bfloat16)
+      round_halves<piece_values, bfloat16>(values, count, words, out);
+    else
+      round_halves<piece_values, float16>(values, count, words, out);
+  }
   static void words(random::stream const& s, std::uint64_t tile, int count, std::uint32_t* out) {
     fill_words<host_lanes>(s, tile, 0, out, count);
   }
@@ -246,17 +253,9 @@ struct of_values {
 };
 
 constexpr value_leaves make_value_leaves() {
-  return {of_values::load,
-          of_values::store<false>,
-          of_values::store<true>,
-          scaled<piece_values>,
-          add_values<piece_values>,
-          of_values::words,
-          places,
-          of_values::statistic,
-          of_values::scales,
-          hadamard<float>,
-          turn_signs<float>};
+  return {of_values::load,      of_values::store<false>,  of_values::store<true>, of_values::round,
+          scaled<piece_values>, add_values<piece_values>, of_values::words,       places,
+          of_values::statistic, of_values::scales,        hadamard<float>,        turn_signs<float>};
 }
 
 }  // namespace detail

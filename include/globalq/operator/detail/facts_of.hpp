@@ -11,7 +11,7 @@
 namespace GLOBALQ_ABI::detail {
 
 template <class O>
-inline constexpr bool is_composed = std::is_same_v<O, uncompressed>;
+inline constexpr bool is_composed = is_floats<O>;
 template <class N, class L, class R, class W, class Op>
 inline constexpr bool is_composed<quantizer<N, L, R, W, Op>> = true;
 
@@ -126,13 +126,20 @@ operator_facts facts_of(quantizer<N, L, R, W, Op> const& op) {
   return f;
 }
 
-inline operator_facts facts_of(uncompressed const&) {
+inline operator_facts facts_of(floats_policies const& policies) {
   operator_facts f;
   f.content = frame_content::floats;
-  f.wire_bits = 32;
-  f.name = "float32";
+  f.floats = policies;
+  f.wire_bits = 8 * static_cast<int>(size_of(policies.type));
+  f.name = name_of(policies.type);
+  if (policies.nearest) f.name += ", nearest";
+  f.unbiased = !policies.nearest;
   f.q = f.p = infinity;
   return f;
+}
+template <class T, class R>
+operator_facts facts_of(floats<T, R> const& op) {
+  return facts_of(policies_of(op));
 }
 
 }  // namespace GLOBALQ_ABI::detail

@@ -10,10 +10,17 @@
 
 namespace GLOBALQ_ABI::detail {
 
-/// The format of frames of float32 numbers: a header and the numbers.
+/// The format of frames of floating-point numbers: a header and the numbers.
 struct floats_format {
-  static constexpr std::size_t bytes(std::uint64_t numbers) {
-    return numbers == 0 ? 0 : wire::header_bytes + numbers * sizeof(float);
+  dtype type = dtype::float32;
+
+  constexpr std::size_t bytes(std::uint64_t numbers) const {
+    return numbers == 0 ? 0 : wire::header_bytes + numbers * size_of(type);
+  }
+  constexpr std::uint8_t identifier() const { return format_of(type).identifier; }
+  /// The numbers that a transport can add.
+  constexpr payload::kind numbers() const {
+    return type == dtype::float32 ? payload::kind::float32 : payload::kind::none;
   }
 };
 
@@ -79,7 +86,7 @@ struct sections {
   std::size_t bytes(bool varies, std::size_t first) const {
     return floats.empty() ? first
                           : (varies ? wire::long_header_bytes : 0) + wire::padded(first) +
-                                floats_format::bytes(floats.count);
+                                floats_format{}.bytes(floats.count);
   }
 };
 
@@ -94,7 +101,11 @@ class frame_format {
  public:
   /// @param levels  above zero
   frame_format(operator_facts const& op, std::uint32_t levels)
-      : codes_(op, levels), floats_(!op.has_codes()), tail_(op.plain_tail), chain_(op.chain) {}
+      : codes_(op, levels),
+        has_codes_(op.has_codes()),
+        floats_{op.floats.type},
+        tail_(op.plain_tail),
+        chain_(op.chain) {}
 
   /// Whether frames vary in length. bytes() is then the most.
   bool varies() const { return codes_.most_bytes != nullptr; }
@@ -102,7 +113,7 @@ class frame_format {
   std::size_t bytes(segment part, dtype type) const { return part.empty() ? 0 : bytes_from(0, part, type); }
 
   /// The numbers of frames that a transport can add.
-  payload::kind numbers() const { return floats_ ? payload::kind::float32 : codes_.integers(); }
+  payload::kind numbers() const { return has_codes_ ? codes_.integers() : floats_.numbers(); }
 
  private:
   /// Bytes of a frame of an operator without the first stages of the chain.
@@ -117,12 +128,14 @@ class frame_format {
     return all.bytes(varies(), bytes_of_content(all.values, type));
   }
   std::size_t bytes_of_content(segment part, dtype type) const {
-    if (floats_) return floats_format::bytes(part.count);
+    if (!has_codes_) return floats_.bytes(part.count);
     return varies() ? codes_.bytes(part, type) : codes_.codes_format::bytes(part, type);
   }
 
   coded_format codes_;
-  bool floats_, tail_;
+  bool has_codes_;
+  floats_format floats_;
+  bool tail_;
   stages chain_;
 };
 

@@ -9,7 +9,7 @@
 #if !defined(GLOBALQ_COMPILED)
 #include "coded_codec.hpp"
 #endif
-#include "plain_codec.hpp"
+#include "floats_codec.hpp"
 
 namespace GLOBALQ_ABI::detail {
 
@@ -85,11 +85,16 @@ std::unique_ptr<operator_codec> make_codec(coded_policies<L, R, W, Op> const& of
     return host_kernels<L, R, W>::make(sized(of.levels, r), of.rounding, of.wire, facts, r.how, on);
   }
 }
-GLOBALQ_DECL std::unique_ptr<operator_codec> make_codec(uncompressed const&, operator_facts const&,
+GLOBALQ_DECL std::unique_ptr<operator_codec> make_codec(floats_policies const&, operator_facts const&,
                                                         resolution const&, kernel::host_executor const& on);
 
 template <class N, class L, class R, class W, class Op, class Executor>
 std::unique_ptr<operator_codec> make_codec(quantizer<N, L, R, W, Op> const& op, operator_facts const& facts,
+                                           resolution const& r, Executor const& on) {
+  return make_codec(policies_of(op), facts, r, on);
+}
+template <class T, class R, class Executor>
+std::unique_ptr<operator_codec> make_codec(floats<T, R> const& op, operator_facts const& facts,
                                            resolution const& r, Executor const& on) {
   return make_codec(policies_of(op), facts, r, on);
 }

@@ -41,9 +41,9 @@ std::unique_ptr<operator_codec> make_codec(coded_policies<L, R, W, Op> const& of
   }
 }
 template <class Space>
-std::unique_ptr<operator_codec> make_codec(uncompressed const&, operator_facts const&, resolution const&,
-                                           kernel::stream_executor<Space> const& on) {
-  return std::make_unique<stream_plain_codec<Space>>(on);
+std::unique_ptr<operator_codec> make_codec(floats_policies const& policies, operator_facts const&,
+                                           resolution const&, kernel::stream_executor<Space> const& on) {
+  return std::make_unique<stream_floats_codec<Space>>(on, policies);
 }
 
 }  // namespace GLOBALQ_ABI::detail

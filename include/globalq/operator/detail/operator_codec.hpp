@@ -15,7 +15,8 @@
 
 namespace GLOBALQ_ABI::detail {
 
-/// Scale of floats in frames: a power of two; 1 if neither values nor their sum exceed float32's range.
+/// Scale of floats in frames: a power of two; 1 if neither values nor their sum exceed the range of the frames' numbers,
+/// unless it is short.
 struct float_scale {
   double divisor = 1;  ///< in units of 2^wide
   std::int32_t wide = 0;

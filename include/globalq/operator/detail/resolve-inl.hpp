@@ -15,10 +15,10 @@ GLOBALQ_DECL std::uint64_t fingerprint(schedule_facts const& s) {
 }
 
 GLOBALQ_DECL std::uint64_t fingerprint(operator_facts const& op, resolution const& r) {
-  auto const& [name, before, content, grain, plain_tail, chain, evenly_spaced, binary, zero_free, size, limit,
-               q, p, bucket, local, fixed_scale, user_norm, unbiased, told_worker, shifts, integer_wire,
-               largest_code, wire_bits, wire_bytes, most_bytes, wire, reduce, largest_sum, codes_end,
-               policies, levels, magnitudes] = op;
+  auto const& [name, before, content, floats, grain, plain_tail, chain, evenly_spaced, binary, zero_free,
+               size, limit, q, p, bucket, local, fixed_scale, user_norm, unbiased, told_worker, shifts,
+               integer_wire, largest_code, wire_bits, wire_bytes, most_bytes, wire, reduce, largest_sum,
+               codes_end, policies, levels, magnitudes] = op;
   auto const& [order, quantum, in_byte] = q;
   auto const& [how, resolved_size, headroom, refusal] = r;
   std::uint64_t const h =
@@ -127,8 +127,13 @@ GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& 
     return r;
   };
   if (op.plain_tail && !op.has_codes())
-    return refuse({"the operator is uncompressed, so all values are float32 already; remove float32_tail"});
+    return refuse({"the operator sends ", name_of(op.floats.type),
+                   " and has no buckets, so there is no tail; remove float32_tail"});
   if (!op.has_codes()) {
+    if (s.native && op.rounds())
+      return refuse({"schedule native adds integers and float32, and would round sums of ",
+                     name_of(op.floats.type),
+                     " itself; use schedule ring, tree, sra or allgather, or float32"});
     r.how = method::plain;
     return r;
   }

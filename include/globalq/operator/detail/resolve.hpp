@@ -8,6 +8,7 @@
 #include "../../core/error.hpp"
 #include "../../norm/order.hpp"
 #include "../../random/stream.hpp"
+#include "../floats.hpp"
 #include "../stage.hpp"
 
 #include <algorithm>
@@ -26,7 +27,7 @@ enum class method : std::uint8_t {
   sum,          ///< integer addition of codes
   exponential,  ///< rounded addition of powers of two
   requantize,   ///< decode, add in float32, encode again
-  plain,        ///< float32 values, no quantization
+  plain,        ///< addition of floats in float32
   user          ///< a user-defined reduce operator
 };
 inline constexpr std::size_t methods = 6;
@@ -88,7 +89,7 @@ GLOBALQ_DECL std::uint64_t fingerprint(schedule_facts const& s);
 /// What an operator's frames hold, beside what float32_tail and centered add.
 enum class frame_content : std::uint8_t {
   codes,  ///< of levels, relative to scales
-  floats  ///< float32 values
+  floats  ///< floating-point numbers
 };
 
 /// The properties of an operator, as numbers.
@@ -96,9 +97,10 @@ struct operator_facts {
   std::string name;         ///< for messages: all policies with their parameters
   std::string before = {};  ///< what callers do with vectors before calls; see any_quantizer::after
   frame_content content = frame_content::codes;
-  std::uint64_t grain = 1;  ///< segments begin at multiples of it, of buckets and of random tiles
-  bool plain_tail = false;  ///< a short last bucket travels as float32
-  stages chain;             ///< maps before encoding, the first one first
+  floats_policies floats = {};  ///< if that is the content
+  std::uint64_t grain = 1;      ///< segments begin at multiples of it, of buckets and of random tiles
+  bool plain_tail = false;      ///< a short last bucket travels as float32
+  stages chain;                 ///< maps before encoding, the first one first
   bool evenly_spaced = false;
   bool binary = false;  ///< base-2 exponential levels
   bool zero_free = false;
@@ -133,7 +135,7 @@ struct operator_facts {
 
   bool has_codes() const { return content == frame_content::codes; }
   /// Whether values are rounded, with random words.
-  bool rounds() const { return has_codes(); }
+  bool rounds() const { return has_codes() || floats.rounds(); }
   /// Whether frames hold floats, alone or beside codes.
   bool sends_floats() const { return !has_codes() || plain_tail || has_sides(); }
   /// Whether a stage sends side values.
@@ -171,6 +173,11 @@ inline std::uint64_t buckets_of(operator_facts const& op, std::uint64_t length) 
 /// Whether workers exchange, after the handshake, their largest values relative to a fixed scale: stages map them only
 /// then.
 inline bool shares_scale(operator_facts const& op) { return !op.chain.empty() && op.fixed_scale > 0; }
+
+/// Whether the workers of a group agree on a scale of floats for each vector, whatever the values.
+inline bool scales_each_vector(operator_facts const& op) {
+  return !op.has_codes() && format_of(op.floats.type).range != 0;
+}
 
 /// The result of resolve(): a method with its numbers, or an error text.
 struct resolution {

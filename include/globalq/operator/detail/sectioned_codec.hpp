@@ -11,7 +11,7 @@
 ///
 /// A frame without float32 numbers is identical to the operator's.
 
-#include "plain_codec.hpp"
+#include "floats_codec.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -122,7 +122,7 @@ class sectioned_codec : public operator_codec {
   void collect_faults() { faults_ |= quantized_->faults() | plain_.faults(); }
 
   std::unique_ptr<operator_codec> quantized_;
-  plain_codec plain_;
+  floats_codec plain_;
   std::vector<source> first_, second_;  ///< the frames inside the sources of a call
 };
 

@@ -8,12 +8,13 @@
 namespace GLOBALQ_ABI::detail {
 
 /// The facts of an operator that encodes single vectors.
-/// @throws configuration_error for uncompressed, float32_tail, stages
+/// @throws configuration_error for floats, float32_tail, stages
 template <class Operator>
 operator_facts single_worker_facts(Operator const& op) {
   operator_facts facts = facts_of(op);
   if (!facts.has_codes())
-    throw configuration_error("globalq: vector_codec: uncompressed has no codes; copy the vector instead");
+    throw configuration_error("globalq: vector_codec: " + facts.name +
+                              " has no codes; copy the vector, or convert its values");
   if (facts.plain_tail)
     throw configuration_error(
         "globalq: vector_codec: a float32 tail needs a scale that only a call agrees on; encode whole "

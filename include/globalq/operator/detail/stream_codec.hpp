@@ -12,7 +12,7 @@
 #include "../../reduce/exponential.hpp"
 #include "../../reduce/reduce.hpp"
 #include "composition.hpp"
-#include "plain_codec.hpp"
+#include "floats_codec.hpp"
 #include "stream_levels.hpp"
 #include "stream_state.hpp"
 
@@ -383,11 +383,12 @@ class stream_codec final : public composition {
   norm::statistics_memory tree_{on_.memory()};
 };
 
-/// The codec of float32 frames on a stream.
+/// The codec of floating-point numbers on a stream.
 template <class Space>
-class stream_plain_codec final : public plain_frames {
+class stream_floats_codec final : public floats_frames {
  public:
-  explicit stream_plain_codec(kernel::stream_executor<Space> const& on) : on_(on) {}
+  stream_floats_codec(kernel::stream_executor<Space> const& on, floats_policies const& policies)
+      : floats_frames(policies), on_(on) {}
 
   void combine(segment part, bool own, std::span<source const> sources, std::span<std::byte> out) override {
     if (part.empty()) return;
@@ -404,19 +405,22 @@ class stream_plain_codec final : public plain_frames {
 
  private:
   void add(segment part, bool own, std::span<source const> sources, std::byte* out, int terms) {
+    if (format_.type == dtype::float32) return add<float>(part, own, sources, out, terms);
+    if (format_.type == dtype::bfloat16) return add<bfloat16>(part, own, sources, out, terms);
+    add<float16>(part, own, sources, out, terms);
+  }
+  template <class Sent>
+  void add(segment part, bool own, std::span<source const> sources, std::byte* out, int terms) {
     views_.clear();
     for (source const& s : sources) views_.push_back(view_of(s));
-    float* const values = out == nullptr ? nullptr : reinterpret_cast<float*>(out + wire::header_bytes);
-    kernel::source_list const list = lists_.get(on_, views_);
-    kernel::device::add_floats const body{
-        {call_.x, part, own, call_.workers / call_.weight, call_.bucket_scales.data(), 0, list, values,
-         call_.y, &call_.agreed->faults},
-        call_.agreed};
-    on_.values(part.count,
-               kernel::framed<kernel::device::add_floats>{body,
-                                                          {header_word(wire::float32_identifier), terms},
-                                                          wire::header_bytes,
-                                                          kernel::piece_list::of_one(part.count, out)});
+    using body_type = kernel::device::add_floats<Sent>;
+    body_type body{call_of(part, own, lists_.get(on_, views_), out), call_.agreed};
+    body.divisor = call_.bucket_scales.data();
+    body.faults = &call_.agreed->faults;
+    on_.values(part.count, kernel::framed<body_type>{body,
+                                                     {header_word(format_.identifier()), terms},
+                                                     wire::header_bytes,
+                                                     kernel::piece_list::of_one(part.count, out)});
   }
 
   kernel::stream_executor<Space> on_;

@@ -13,8 +13,7 @@ GLOBALQ_DECL bool is_chain(schedule_facts const& s, int workers) {
 
 GLOBALQ_DECL bool needs_additions(resolution const& r, schedule_facts const& s, int workers) {
   if (workers == 1) return false;
-  return r.how == method::exponential ||
-         (r.how == method::requantize && !s.one_addition && !is_chain(s, workers));
+  return r.how == method::exponential || (encodes_sums(r, s) && !s.one_addition && !is_chain(s, workers));
 }
 
 GLOBALQ_DECL double variance_bound(operator_facts const& op, resolution const& r, schedule_facts const& s,
@@ -22,8 +21,8 @@ GLOBALQ_DECL double variance_bound(operator_facts const& op, resolution const& r
                                    std::vector<std::pair<int, int>> const& additions) {
   double const none = std::numeric_limits<double>::quiet_NaN();
   if (!op.rounds() || !op.unbiased || op.fixed_scale > 0 || op.user_norm != nullptr ||
-      (r.how == method::user && workers > 1))
-    return none;
+      (r.how == method::user && workers > 1) || (op.has_sides() && !op.evenly_spaced))
+    return none;  // errors relative to values are not bounded by those of midpoints and their distances
   if (length == 0 || (op.plain_tail && length < op.bucket)) return 0;
   if (s.encoders != 0) {
     // a node's vector v is its sum divided by the size of the largest node: sum ||v||^2 <= ||x||^2 / largest_node
@@ -43,7 +42,13 @@ GLOBALQ_DECL double variance_bound(operator_facts const& op, resolution const& r
   t.evenly_spaced = op.evenly_spaced;
   t.zero_free = op.zero_free;
   t.shifts = op.shifts && !keeps_scale_of_sums(op, r.how);
-  if (op.evenly_spaced) {
+  if (!op.has_codes()) {
+    // relative to the largest value: see float_scale_of()
+    float_format const format = format_of(op.floats.type);
+    t.spread = format.omega;
+    t.first = std::ldexp(
+        1.0, format.gap + (format.range == 0 ? 60 : growth_of_sums(workers, format) - format.range));
+  } else if (op.evenly_spaced) {
     t.first = 1.0 / r.size;
   } else if (op.binary) {
     t.first = std::pow(2.0, 1.0 - r.size);
@@ -57,7 +62,7 @@ GLOBALQ_DECL double variance_bound(operator_facts const& op, resolution const& r
   }
   // the encodings of all workers' own values: D = n d coordinates under a global norm, d each under local norms
   double const omega = op.local ? t.encoding(d, c, 1) : t.encoding(n * d, c, 1);
-  if (workers == 1 || r.how == method::sum || r.how == method::none) return omega / n;
+  if (workers == 1 || r.how == method::sum || !s.combines) return omega / n;
   auto const slot = [](int rank) { return static_cast<std::size_t>(rank); };
   std::vector<double> terms(slot(workers), 1.0), variance(slot(workers), 0.0);
   if (r.how == method::exponential) {
@@ -78,10 +83,10 @@ GLOBALQ_DECL double variance_bound(operator_facts const& op, resolution const& r
     double const most = *std::max_element(weight.begin(), weight.end());
     return omega / n + (1 + omega) / (8 * n) * most;
   }
-  // requantize: an encoding of k terms has scale k under a global norm; under local norms its own norm
+  // an encoding of k terms has scale k under a global norm; under local norms its own norm; floats keep theirs
   auto const hop = [&](double k, double before) {
     double const m = k + before;
-    return op.local ? t.encoding(d, c, 1) * m : t.encoding(d, k * c, m);
+    return op.local ? t.encoding(d, c, 1) * m : t.encoding(d, op.has_codes() ? k * c : c, m);
   };
   double total = 0;
   if (s.one_addition) {

@@ -68,6 +68,9 @@ class layered_plan {
     each_exchange(
         [&](std::uint64_t buckets, globalq::detail::exchange_widths width) { before.add(buckets, width); });
     auto const any = [&](auto const& asked) { return std::any_of(layers_.begin(), layers_.end(), asked); };
+    if (any([](layer_operator const& s) { return globalq::detail::scales_each_vector(s.facts); }))
+      each_scale_of_floats(
+          [&](std::uint64_t vectors, globalq::detail::exchange_widths width) { before.add(vectors, width); });
     if (any([](layer_operator const& s) { return globalq::detail::shares_scale(s.facts); }))
       before.add(1, globalq::detail::widths_of_scales(dtype::float64));
     if (any([](layer_operator const& s) { return s.facts.user_norm != nullptr && s.facts.local; }))
@@ -119,6 +122,16 @@ class layered_plan {
         }
         if (buckets != 0) f(buckets, globalq::detail::widths_of_scales(type));
       }
+  }
+  /// The same for scales of floats.
+  template <class F>
+  void each_scale_of_floats(F const& f) const {
+    for (dtype const type : {dtype::float32, dtype::float64, dtype::float16, dtype::bfloat16}) {
+      std::uint64_t vectors = 0;
+      for (std::size_t k = 0; k < layers_.size(); ++k)
+        if (model_[k].type == type && (layers_[k].facts.sends_floats() || schedule_.sums_in_nodes)) ++vectors;
+      if (vectors != 0) f(vectors, globalq::detail::widths_of_scales(type));
+    }
   }
   std::vector<std::uint32_t> orders() const {
     std::vector<std::uint32_t> all;

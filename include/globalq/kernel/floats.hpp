@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief kernel: the loop body of floating-point numbers: adds in the given order, then writes a frame or the mean.
+
+#include "../core/codec.hpp"
+#include "executor.hpp"
+#include "leaf.hpp"
+#include "operands.hpp"
+
+#include <cstring>
+
+namespace GLOBALQ_ABI::kernel {
+
+/// Adds this worker's own values (unencoded) and those of the sources, and writes a frame's values or the mean.
+struct floats_call {
+  const_vector x{};
+  segment part{};
+  bool own = false;
+  double workers = 1;               ///< divisor of the sums
+  double const* divisor = nullptr;  ///< one value: the power of two that values are divided by in a frame
+  int wide = 0;
+  source_list sources{};
+  std::byte* out = nullptr;  ///< the frame's values, or null
+  mutable_vector y{};        ///< the mean, if out is null
+  std::uint32_t* faults = nullptr;
+  dtype sent = dtype::float32;  ///< type of the frame's values; 16 bits are rounded, once the sum is complete
+  bool nearest = false;
+  random::stream words{};                  ///< else, a word for each value
+  std::uint64_t const* step_at = nullptr;  ///< on a stream: the address of their step
+
+  GLOBALQ_FUNCTION int exponent_of_values(int power) const { return -exponent_of(divisor[0]) - power; }
+  GLOBALQ_FUNCTION store_scale scale_of_mean(int power) const {
+    return store_scale(divisor[0] / workers * power_of_two(power));
+  }
+  /// The bit pattern of the largest sum whose mean is in range: rounding up may raise the largest numbers of a type beyond
+  /// it. Larger sums become this one, unless they are infinite.
+  GLOBALQ_FUNCTION std::uint32_t largest_sum(int power) const {
+    if (sent == dtype::float32) return float_infinity;
+    double const scale = divisor[0] / workers * power_of_two(power),
+                 most = largest(y.type) * (1 - 0x1p-22) / scale;
+    return most < 0x1p127 ? bits_of(static_cast<float>(most)) : float_infinity;
+  }
+  GLOBALQ_FUNCTION static float limited(float sum, std::uint32_t most) {
+    std::uint32_t const m = bits_of(sum) & float_magnitude;
+    return m > most && m < float_infinity ? with_sign(float_of(most), bits_of(sum)) : sum;
+  }
+  GLOBALQ_FUNCTION std::uint64_t first_tile() const { return part.first / random::tile_values; }
+};
+
+/// The loop body on a host; `device/add_floats.hpp` has the one for a device.
+struct add_floats : floats_call {
+  value_leaves const* leaves;
+
+  void work(std::uint64_t index) const {
+    value_leaves const& leaf = *leaves;
+    row const p = row_of<host_lanes>(index, 0, 0, part.count);
+    float buffer[host_values], sum[host_values];  // the output frame may be one of the sources
+    auto const bytes = static_cast<std::size_t>(p.count) * sizeof(float);
+    if (own)
+      std::memcpy(sum, leaf.load(x, part.first + p.first, p.count, exponent_of_values(wide), buffer), bytes);
+    else
+      std::memset(sum, 0, bytes);
+    for (int k = 0; k < sources.count; ++k)
+      leaf.add(leaf.load({sources[k].codes, sent}, p.first, p.count, 0, buffer), p.count, sum);
+    if (out == nullptr) {
+      std::uint32_t const most = largest_sum(wide);
+      for (int i = 0; most != float_infinity && i < p.count; ++i) sum[i] = limited(sum[i], most);
+      if (leaf.store(y, part.first + p.first, p.count, scale_of_mean(wide), sum))
+        Kokkos::atomic_or(faults, static_cast<std::uint32_t>(out_of_range));
+    } else if (sent == dtype::float32) {
+      std::memcpy(out + p.first * sizeof(float), sum, bytes);
+    } else if (nearest) {
+      leaf.store({out, sent}, p.first, p.count, store_scale(), sum);
+    } else {
+      std::uint32_t drawn[host_values];
+      leaf.words(words, first_tile() + p.first / random::tile_values, p.count, drawn);
+      leaf.round(sent, sum, p.count, drawn, reinterpret_cast<std::uint16_t*>(out) + p.first);
+    }
+  }
+};
+
+}  // namespace GLOBALQ_ABI::kernel
