@@ -32,6 +32,9 @@ class entered_vectors {
 
   /// The vector to encode in place of vector @p k.
   const_vector operator[](std::size_t k) const { return items_[k].x; }
+  /// The same before stages.
+  /// @pre the last map() kept it
+  const_vector given(std::size_t k) const { return items_[k].given; }
 
   /// Replaces all vectors by the sums of this worker's node, divided by the size of the largest node.
   /// @param c       the call
@@ -51,12 +54,21 @@ class entered_vectors {
   }
 
   /// Applies the stages of operators.
-  /// @param c  the call; vector k draws the random bits of step + k
-  void map(codec_call const& c) {
+  /// @param c     the call; vector k draws the random bits of step + k
+  /// @param keep  whether given() will be called: sums of nodes, which are mapped in place, are copied
+  void map(codec_call const& c, bool keep) {
+    if (keep && kept_.size() < items_.size()) kept_.resize(items_.size());
     for (std::size_t number = 0; number < items_.size(); ++number) {
       item& i = items_[number];
+      i.given = i.x;
       if (i.op->chain.empty()) continue;
       const_vector const mapped{i.room.data, i.room.type};
+      if (keep && i.x.data == mapped.data) {
+        std::size_t const size = size_of(i.x.type), first = i.part.first * size;
+        std::byte* const copy = kept_[number].get(i.length * size).data();
+        std::memcpy(copy + first, static_cast<std::byte const*>(i.x.data) + first, i.part.count * size);
+        i.given = {copy, i.x.type};
+      }
       if (i.x.type != mapped.type) {
         widen(on_, i.x, i.part, static_cast<float*>(i.room.data));
         i.x = mapped;
@@ -74,6 +86,7 @@ class entered_vectors {
     std::uint64_t length;
     segment part;
     operator_facts const* op;
+    const_vector given{};  ///< before stages
   };
 
   kernel::host_executor on_;
@@ -83,7 +96,7 @@ class entered_vectors {
   group_places places_;
   std::vector<item> items_;
   std::vector<vector_group::member> members_;
-  std::vector<byte_buffer> memory_;
+  std::vector<byte_buffer> memory_, kept_;
 };
 
 }  // namespace GLOBALQ_ABI::detail

@@ -164,9 +164,11 @@ class host_call {
   void send(call_task const& t, partition const& cut, segment brought, decision const& d) {
     scales_.scale_floats(t, d, memory_->frames);
     codec_call const c = t.common(workers_.rank(), workers_.size(), setup_.settings.seed, d);
-    std::span<vector_group::member const> const inside = t.enters_others() ? enter(t, c, brought) : t.members;
+    bool const compares = meter_.wants_errors() && t.ops.round() && encodes(t.schedule);
+    std::span<vector_group::member const> const inside =
+        t.enters_others() ? enter(t, c, brought, compares) : t.members;
     scales_.scale(t, inside, brought, encodes(t.schedule), d, memory_->frames);
-    if (meter_.wants_errors() && t.ops.round() && encodes(t.schedule)) {
+    if (compares) {
       codec_call own = c;
       own.workers = 1;
       own.weight = 1;
@@ -176,8 +178,11 @@ class host_call {
       auto const compare = [this](const_vector x, mutable_vector rounded, std::uint64_t count) {
         add_errors(on_, x, rounded, count, meter_.report());
       };
-      rounding_.measure(cut, t.schedule.parts(workers_.size()), brought, c.rank, inside, t.ops.single_vector,
-                        begin, compare);
+      given_.clear();
+      for (std::size_t k = 0; k < inside.size(); ++k)
+        given_.push_back(t.enters_others() ? entered_.given(k) : inside[k].x);
+      rounding_.measure(cut, t.schedule.parts(workers_.size()), brought, c.rank, inside, given_,
+                        t.ops.single_vector, begin, compare);
     }
     globalq::codec& frames =
         group_.begin(t.ops, c, inside, scales_.places(), scales_.buckets(), scales_.floats());
@@ -192,7 +197,9 @@ class host_call {
     return schedule.leads(workers_.rank(), workers_.size());
   }
   /// Computes the vectors to encode: sums of nodes, mapped by the stages.
-  std::span<vector_group::member const> enter(call_task const& t, codec_call const& c, segment brought) {
+  /// @param compares  whether they will be compared with the vectors before stages
+  std::span<vector_group::member const> enter(call_task const& t, codec_call const& c, segment brought,
+                                              bool compares) {
     entered_.clear();
     for (std::size_t k = 0; k < t.members.size(); ++k)
       entered_.add(t.members[k].x, t.members[k].length, t.of(k, brought), t.ops.facts(k),
@@ -203,7 +210,7 @@ class host_call {
     }
     {
       auto const timed = meter_.enter(phase::norm);
-      entered_.map(c);
+      entered_.map(c, compares);
     }
     inside_.assign(t.members.begin(), t.members.end());
     double share = 0;
@@ -247,6 +254,7 @@ class host_call {
   handshake handshake_;
   entered_vectors entered_;
   std::vector<vector_group::member> inside_;  ///< members of a group, with the vectors to encode
+  std::vector<const_vector> given_;           ///< for telemetry: these vectors before stages
   grouped_codec group_;
   own_rounding rounding_;  ///< for telemetry
   std::shared_ptr<workspace> memory_;

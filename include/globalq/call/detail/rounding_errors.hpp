@@ -18,25 +18,28 @@ class own_rounding {
 
   /// @param cut            the schedule's partition, so that frames are those of the call
   /// @param brought        the part of the vector that this worker contributes
-  /// @param members        the worker's vectors; their results are not used
+  /// @param members        the vectors that the worker encodes; their results are not used
+  /// @param given          the vectors before stages, to compare with
   /// @param single_vector  one vector, of which the worker may contribute a part
   /// @param begin          begin(members) -> codec&: begins a call of one worker that writes to the results of these
   ///                       members
   /// @param compare        compare(x, rounded, count) for each vector
   template <class Begin, class Compare>
   void measure(partition const& cut, int parts, segment brought, int rank,
-               std::span<vector_group::member const> members, bool single_vector, Begin const& begin,
-               Compare const& compare) {
+               std::span<vector_group::member const> members, std::span<const_vector const> given,
+               bool single_vector, Begin const& begin, Compare const& compare) {
     auto const part_of = [&](vector_group::member const& m) {
       return single_vector ? brought : segment{0, m.length};
     };
     std::size_t bytes = 0;
-    for (auto const& m : members) bytes += wire::padded(part_of(m).count * size_of(m.x.type));
+    for (std::size_t k = 0; k < members.size(); ++k)
+      bytes += wire::padded(part_of(members[k]).count * size_of(given[k].type));
     std::byte* to = rounded_.get(bytes).data();
     alone_.assign(members.begin(), members.end());
-    for (auto& m : alone_) {
-      m.y = at(mutable_vector{to, m.x.type}, -part_of(m).first);
-      to += wire::padded(part_of(m).count * size_of(m.x.type));
+    for (std::size_t k = 0; k < members.size(); ++k) {
+      segment const part = part_of(members[k]);
+      alone_[k].y = at(mutable_vector{to, given[k].type}, -part.first);
+      to += wire::padded(part.count * size_of(given[k].type));
     }
     codec& frames = begin(std::span<vector_group::member const>(alone_));
     for (int p = 0; p < parts; ++p)
@@ -46,8 +49,10 @@ class own_rounding {
             piece.first >= brought.first && piece.first + piece.count <= brought.first + brought.count;
         if (!piece.empty() && inside) there_and_back(frames, piece, rank);
       }
-    for (vector_group::member const& m : alone_)
-      compare(at(m.x, part_of(m).first), at(m.y, part_of(m).first), part_of(m).count);
+    for (std::size_t k = 0; k < members.size(); ++k) {
+      segment const part = part_of(members[k]);
+      compare(at(given[k], part.first), at(alone_[k].y, part.first), part.count);
+    }
   }
 
  private:

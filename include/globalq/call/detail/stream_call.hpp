@@ -242,7 +242,7 @@ class stream_call {
       settle();
       for (std::uint64_t i = 0; i < items; ++i) add_errors(sums[i], meter_.report());
     };
-    rounding_.measure(cut, parts, brought, c.rank, {&mine, 1}, true, begin, compare);
+    rounding_.measure(cut, parts, brought, c.rank, {&mine, 1}, {&c.x, 1}, true, begin, compare);
   }
 
   bool throws() const { return setup_.settings.non_finite == non_finite::error; }
