@@ -403,7 +403,7 @@ void values(digests& all, kernel::value_leaves const& leaf) {
   gq::random::stream const bits{1, 2, 0, gq::random::purpose::rotate};
   for (std::uint64_t n = 1; n <= most; n *= 2) {
     out.assign(x.f32.begin(), x.f32.begin() + most);
-    leaf.turn_signs(bits, 7, most, out.data());
+    leaf.turn_signs(bits, 7, most, 1, out.data(), out.data());
     leaf.hadamard(out.data(), n);
     rotations.add(out.data(), out.size() * sizeof(float));
   }

@@ -311,7 +311,7 @@ class thc {
         v[i] = static_cast<float>(static_cast<double>(x[b.first + i]) * down);
       std::fill_n(v + b.count, b.padded - b.count, 0.0F);
       double const norm = std::sqrt(detail::squares(v, b.count));
-      leaf_->turn_signs(signs, b.place, b.padded, v);
+      leaf_->turn_signs(signs, b.place, b.padded, 1, v, v);
       leaf_->hadamard(v, b.padded);
       ranges[k] = range_of(v, b, norm);
     });
@@ -374,7 +374,7 @@ class thc {
   void unrotate(kernel::host_executor const& on, random::stream const& signs) {
     each_block(on, [&](std::uint64_t, block const& b) {
       leaf_->hadamard(rotated_.data() + b.place, b.padded);
-      leaf_->turn_signs(signs, b.place, b.padded, rotated_.data() + b.place);
+      leaf_->turn_signs(signs, b.place, b.padded, 1, rotated_.data() + b.place, rotated_.data() + b.place);
     });
   }
   void copy_out(kernel::host_executor const& on, float* y) const {

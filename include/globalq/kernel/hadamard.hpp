@@ -135,30 +135,62 @@ void hadamard(T* x, std::uint64_t count) {
   for (; reach < count; reach *= 2) butterflies(x, count, reach);
 }
 
-/// Changes the signs of 32 values by the bits of a word.
-GLOBALQ_LOOP void turn_signs(std::uint32_t word, float* x) {
-  for (int j = 0; j < 32; ++j) x[j] = float_of(bits_of(x[j]) ^ word >> j << 31);
+/// out = in * factor for 32 values, with signs changed by the bits of a word. Returns the bit pattern of the largest
+/// magnitude.
+GLOBALQ_LOOP std::int32_t turn_32(std::uint32_t word, float factor, float const* in, float* out) {
+  std::int32_t top = 0;
+  GLOBALQ_INDEPENDENT
+  for (int j = 0; j < 32; ++j) {
+    std::uint32_t const bits = bits_of(in[j] * factor) ^ word >> j << 31;
+    auto const m = static_cast<std::int32_t>(bits & float_magnitude);
+    top = top < m ? m : top;
+    out[j] = float_of(bits);
+  }
+  return top;
 }
-GLOBALQ_LOOP void turn_signs(std::uint32_t word, double* x) {
-  for (int j = 0; j < 32; ++j) x[j] = double_of(bits_of(x[j]) ^ std::uint64_t{word} >> j << 63);
+GLOBALQ_LOOP std::int64_t turn_32(std::uint32_t word, double factor, double const* in, double* out) {
+  std::int64_t top = 0;
+  GLOBALQ_INDEPENDENT
+  for (int j = 0; j < 32; ++j) {
+    std::uint64_t const bits = bits_of(in[j] * factor) ^ std::uint64_t{word} >> j << 63;
+    auto const m = static_cast<std::int64_t>(bits & double_magnitude);
+    top = top < m ? m : top;
+    out[j] = double_of(bits);
+  }
+  return top;
 }
 
-/// Changes the signs of values by random bits: value i of the vector by bit i % 128 of group i / 128.
+/// out = in * factor with random signs: value i of the vector by bit i % 128 of group i / 128.
+/// @param first  index of the first value
+/// @param out    may be @p in
+/// @returns whether all results are finite
 template <class T>
-void turn_signs(random::stream const& bits, std::uint64_t first, std::uint64_t count, T* x) {
+bool turn_signs(random::stream const& bits, std::uint64_t first, std::uint64_t count, T factor, T const* in,
+                T* out) {
   random::words4 w{};
+  decltype(turn_32(0, factor, in, out)) top = 0;
   for (std::uint64_t i = 0; i < count;) {
     std::uint64_t const at = first + i;
     if (i == 0 || at % 128 == 0) w = bits.group(at / 128);
     std::uint32_t const word = w.word[at % 128 / 32];
     if (at % 32 == 0 && count - i >= 32) {
-      turn_signs(word, x + i);
+      auto const m = turn_32(word, factor, in + i, out + i);
+      top = top < m ? m : top;
       i += 32;
     } else {
-      if ((word >> (at % 32) & 1U) != 0) x[i] = -x[i];
-      ++i;
+      T padded[32] = {in[i]};
+      auto const m = turn_32(word >> (at % 32), factor, padded, padded);
+      top = top < m ? m : top;
+      out[i++] = padded[0];
     }
   }
+  return is_finite(sizeof(T) == 4 ? static_cast<T>(float_of(static_cast<std::uint32_t>(top)))
+                                  : static_cast<T>(double_of(static_cast<std::uint64_t>(top))));
+}
+/// The same in place, without a factor.
+template <class T>
+void turn_signs(random::stream const& bits, std::uint64_t first, std::uint64_t count, T* x) {
+  turn_signs(bits, first, count, T{1}, x, x);
 }
 
 }  // namespace GLOBALQ_ABI::kernel

@@ -135,7 +135,8 @@ struct value_leaves {
                  float* gain);
   /// kernel::hadamard() of a power of two of values, and kernel::turn_signs().
   void (*hadamard)(float* x, std::uint64_t count);
-  void (*turn_signs)(random::stream const& bits, std::uint64_t first, std::uint64_t count, float* x);
+  bool (*turn_signs)(random::stream const& bits, std::uint64_t first, std::uint64_t count, float factor,
+                     float const* in, float* out);
 };
 
 }  // namespace GLOBALQ_ABI::kernel

@@ -35,9 +35,7 @@ class rotation final : public stage {
       T* const y = static_cast<T*>(to.data);
       each_power(c.on, part, [=, this](std::uint64_t first, int k) {
         std::uint64_t const n = std::uint64_t{1} << k;
-        T const scale = static_cast<T>(power_of_two(-(k / 2) - down));
-        for (std::uint64_t i = first; i < first + n; ++i) y[i] = values[i] * scale;
-        turn_signs(signs, first, n, y + first);
+        turn_signs(signs, first, n, static_cast<T>(power_of_two(-(k / 2) - down)), values + first, y + first);
         hadamard(y + first, n);
       });
     });
@@ -52,14 +50,9 @@ class rotation final : public stage {
       each_power(c.on, part, [=, this, &any](std::uint64_t first, int k) {
         std::uint64_t const n = std::uint64_t{1} << k;
         hadamard(y + first, n);
-        turn_signs(signs, first, n, y + first);
-        T const scale = static_cast<T>(power_of_two(up - (k + 1) / 2));
-        bool beyond = false;
-        for (std::uint64_t i = first; i < first + n; ++i) {
-          y[i] *= scale;
-          beyond = beyond || !is_finite(y[i]);
-        }
-        if (beyond) Kokkos::atomic_or(&any, 1U);
+        if (!turn_signs(signs, first, n, static_cast<T>(power_of_two(up - (k + 1) / 2)), y + first,
+                        y + first))
+          Kokkos::atomic_or(&any, 1U);
       });
     });
     return any != 0;
@@ -68,11 +61,13 @@ class rotation final : public stage {
  private:
   void hadamard(float* x, std::uint64_t count) const { leaf_.hadamard(x, count); }
   void hadamard(double* x, std::uint64_t count) const { kernel::hadamard(x, count); }
-  void turn_signs(random::stream const& s, std::uint64_t first, std::uint64_t count, float* x) const {
-    leaf_.turn_signs(s, first, count, x);
+  bool turn_signs(random::stream const& s, std::uint64_t first, std::uint64_t count, float factor,
+                  float const* in, float* out) const {
+    return leaf_.turn_signs(s, first, count, factor, in, out);
   }
-  void turn_signs(random::stream const& s, std::uint64_t first, std::uint64_t count, double* x) const {
-    kernel::turn_signs(s, first, count, x);
+  bool turn_signs(random::stream const& s, std::uint64_t first, std::uint64_t count, double factor,
+                  double const* in, double* out) const {
+    return kernel::turn_signs(s, first, count, factor, in, out);
   }
 
   /// ceil(k / 2) for blocks of 2^k values.
