@@ -15,6 +15,7 @@
 #include <globalq/globalq.hpp>
 #include <globalq/transport/staged.hpp>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -24,6 +25,7 @@
 #include <tuple>
 
 namespace gq = globalq;
+using testing::HasSubstr;
 
 namespace {
 
@@ -97,6 +99,44 @@ static_assert(gq::Transport<unattended> && gq::transport::OnStream<damaging>);
 
 inline constexpr gq::rounding::stochastic dice;
 
+/// A stage of a user: half the value with the other sign, which is exact.
+struct turned : gq::stage, gq::stream_stage<support::space> {
+  struct times {
+    void const* x;
+    void* y;
+    gq::dtype type;
+    std::uint64_t first;
+    double factor;
+    gq::kernel::agreed_call const* agreed;  ///< null: whatever the call has
+    GLOBALQ_FUNCTION void operator()(std::uint64_t i) const {
+      if (agreed != nullptr && !agreed->writes) return;
+      if (type == gq::dtype::float64)
+        static_cast<double*>(y)[first + i] = static_cast<double const*>(x)[first + i] * factor;
+      else
+        static_cast<float*>(y)[first + i] =
+            static_cast<float const*>(x)[first + i] * static_cast<float>(factor);
+    }
+  };
+  std::string name() const override { return "turned"; }
+  std::uint64_t grain() const override { return 1; }
+  void enter(gq::stage_call const& c, gq::const_vector x, gq::segment part, gq::mutable_vector to,
+             gq::mutable_vector) const override {
+    c.on.items(part.count, times{x.data, to.data, c.type, part.first, -0.5, nullptr});
+  }
+  bool leave(gq::stage_call const& c, gq::mutable_vector mean, gq::const_vector,
+             gq::segment part) const override {
+    c.on.items(part.count, times{mean.data, mean.data, c.type, part.first, -2, nullptr});
+    return false;
+  }
+  using there = gq::stream_stage_call<support::space>;
+  void enter(there const& c, gq::const_vector x, gq::segment part, gq::mutable_vector to) const override {
+    c.on.items(part.count, times{x.data, to.data, c.type, part.first, -0.5, nullptr});
+  }
+  void leave(there const& c, gq::mutable_vector mean, gq::segment part) const override {
+    c.on.items(part.count, times{mean.data, mean.data, c.type, part.first, -2, c.agreed});
+  }
+};
+
 /// One composition of each policy, with a name.
 std::vector<std::pair<char const*, support::any_operator>> operators() {
   return {
@@ -142,6 +182,23 @@ std::vector<std::pair<char const*, support::any_operator>> operators() {
         {"sparse", gq::quantizer{gq::norm::l<2, 2>{}, gq::levels::uniform{5}, dice, gq::wire::sparse<>{}}},
         {"sparse local", gq::quantizer{gq::norm::local<2>{.bucket = 300}, gq::levels::symmetric{0.25, 0.5, 1},
                                        dice, gq::wire::sparse<>{}}},
+        {"rotated",
+         support::rotated(gq::quantizer{gq::norm::linf{}, gq::levels::uniform<>{}, dice, gq::wire::int8{}},
+                          64)},
+        {"rotated in long blocks",
+         support::rotated(gq::quantizer{gq::norm::local<gq::infinity>{.bucket = 128}, gq::levels::uniform{7},
+                                        dice, gq::wire::packed<4>{}},
+                          16384)},
+        {"rotated twice",
+         support::rotated(
+             support::rotated(
+                 gq::quantizer{gq::norm::l<2, 2>{}, gq::levels::uniform{100}, dice, gq::wire::int16{}}, 4096),
+             2)},
+        {"turned and rotated",
+         support::mapped(
+             support::rotated(
+                 gq::quantizer{gq::norm::linf{}, gq::levels::uniform<>{}, dice, gq::wire::int8{}}, 8),
+             std::make_shared<turned>())},
         {"float32", gq::uncompressed{}}, {"bfloat16", gq::floats<gq::bfloat16>{}},
         {"float16", gq::floats<gq::float16>{}},
         {"float16 to nearest", gq::floats<gq::float16, gq::rounding::nearest>{}},
@@ -228,12 +285,11 @@ namespace {
 
 /// Averages with one worker's values changed, on host and stream; returns what each worker threw, and compares results.
 template <class Value, class Spoil>
-std::vector<std::string> spoiled(gq::non_finite mode, Spoil const& spoil) {
+std::vector<std::string> spoiled(gq::non_finite mode, Spoil const& spoil, support::any_operator const& op) {
   gq::transport::threads cluster{3};
   std::vector<std::string> thrown(3);
   cluster.run([&](auto& workers) {
     staged device{workers, stream_of(workers)};
-    gq::quantizer const op{gq::norm::linf{.bucket = 128}, gq::levels::uniform<>{}, dice, gq::wire::int8{}};
     std::vector<Value> on_host = values_of<Value>(workers.rank(), 3000);
     spoil(workers.rank(), on_host);
     on_device<Value> on_stream(on_host);
@@ -266,6 +322,16 @@ std::vector<std::string> spoiled(gq::non_finite mode, Spoil const& spoil) {
   return thrown;
 }
 
+/// The same for an operator without and with a stage.
+template <class Value, class Spoil>
+std::vector<std::string> spoiled(gq::non_finite mode, Spoil const& spoil) {
+  gq::quantizer const op{gq::norm::linf{.bucket = 128}, gq::levels::uniform<>{}, dice, gq::wire::int8{}};
+  std::vector<std::string> all = spoiled<Value>(mode, spoil, op);
+  auto const rotated = spoiled<Value>(mode, spoil, support::rotated(op, 32));
+  all.insert(all.end(), rotated.begin(), rotated.end());
+  return all;
+}
+
 }  // namespace
 
 TEST(Stream, not_a_number_spreads_or_is_an_error_as_on_the_host) {
@@ -286,6 +352,31 @@ TEST(Stream, zeros_stay_zeros) {
     for (float& v : x) v = rank == 2 ? -0.0F : 0.0F;
   };
   for (std::string const& t : spoiled<float>(gq::non_finite::error, spoil)) EXPECT_EQ(t, "");
+}
+
+TEST(Stream, refuses_what_stages_cannot_precede_there) {
+  auto const refusal = [](support::any_operator const& op) {
+    std::string text;
+    gq::transport::threads{1}.run([&](auto& workers) {
+      staged device{workers, stream_of(workers)};
+      try {
+        gq::allreduce_mean{device, op, gq::schedule::ring{}};
+      } catch (gq::configuration_error const& e) {
+        text = e.what();
+      }
+    });
+    return text;
+  };
+  gq::quantizer const op{gq::norm::linf{.bucket = 128}, gq::levels::uniform<>{}, dice, gq::wire::int8{}};
+  EXPECT_THAT(refusal(support::rotated(gq::float32_tail{op}, 64)),
+              HasSubstr("a float32 tail is supported only in host"));
+  EXPECT_THAT(refusal(support::rotated(gq::centered{op}, 64)),
+              HasSubstr("centered is not supported on this stream"));
+  EXPECT_THAT(
+      refusal(support::rotated(
+          gq::quantizer{gq::norm::fixed{.scale = 64}, gq::levels::uniform<>{}, dice, gq::wire::int8{}}, 64)),
+      HasSubstr("norm::fixed of mapped values is supported only in host memory"));
+  EXPECT_THAT(refusal(support::rotated(gq::floats<gq::bfloat16>{}, 64)), HasSubstr("stages before floats"));
 }
 
 TEST(Stream, vectors_behind_pointers_give_the_same_bits) {

@@ -10,6 +10,7 @@
 #include <globalq/collective/all_gather.hpp>
 #include <globalq/collective/reduce_scatter_mean.hpp>
 #include <globalq/globalq.hpp>
+#include <globalq/operator/rotated.hpp>
 #include <globalq/operator/stream_vector_codec.hpp>
 #include <globalq/transport/named_memory.hpp>
 #include <globalq/transport/nccl.hpp>
@@ -147,6 +148,10 @@ std::vector<subject> const& subjects() {
                                     gq::wire::int8{}}},
       {"local maxima", gq::quantizer{gq::norm::local<gq::infinity>{.bucket = 128}, gq::levels::uniform<>{},
                                      gq::rounding::random_shift{}, gq::wire::int8{}}},
+      {"rotated",
+       gq::rotated{gq::quantizer{gq::norm::linf{}, levels, gq::rounding::stochastic{}, gq::wire::int8{}},
+                   64}},
+      {"bfloat16", gq::floats<gq::bfloat16>{}},
   };
   return all;
 }
@@ -197,6 +202,7 @@ TEST(MeanOfRanks, chunks_that_overlap_with_kernels_have_the_bits_of_the_host) {
   for (char const* const schedule : {"ring", "sra", "allgather"})
     expect_overlapping_chunks(gq::uncompressed{}, 1U << 16, schedule, std::min(most_ranks(), 3));
   expect_overlapping_chunks(subjects()[2].op, 1U << 18, "sra", std::min(most_ranks(), 2));
+  expect_overlapping_chunks(gq::rotated{subjects()[1].op, 8192}, 1U << 14, "sra", std::min(most_ranks(), 2));
 }
 
 // Only memory tells the length of chunks. Those of a ring cost more exchanges, and those of a tree would wait for each other.

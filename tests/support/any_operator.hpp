@@ -9,6 +9,9 @@
 
 #include <globalq/operator/any_quantizer.hpp>
 #include <globalq/operator/detail/make_stream_codec.hpp>
+#include <globalq/operator/detail/stream_rotation.hpp>
+#include <globalq/operator/detail/stream_staged_codec.hpp>
+#include <globalq/operator/rotated.hpp>
 
 #include <functional>
 
@@ -27,6 +30,18 @@ class any_operator : public globalq::any_quantizer {
   requires(!std::is_base_of_v<globalq::any_quantizer, Operator>) any_operator(Operator const& op)
       : any_quantizer(op), make_(stream_codec<Operator>{op}) {}
 
+  /// mapped{op, map}
+  template <class Operator>
+  static any_operator mapped(Operator const& op, std::shared_ptr<globalq::stage const> map) {
+    return {globalq::mapped{op, std::move(map)},
+            [op](auto const& facts, auto const& r, executor const& on) -> codec {
+              std::size_t const inner_stages = globalq::detail::facts_of(op).chain.size();
+              return std::make_unique<globalq::detail::stream_staged_codec<space>>(
+                  globalq::detail::make_codec(op, facts, r, on), facts, facts.chain.size() - inner_stages - 1,
+                  on);
+            }};
+  }
+
   using any_quantizer::make_codec;
   codec make_codec(globalq::detail::operator_facts const& facts, globalq::detail::resolution const& r,
                    executor const& on) const {
@@ -43,10 +58,27 @@ class any_operator : public globalq::any_quantizer {
     }
   };
 
-  std::function<codec(globalq::detail::operator_facts const&, globalq::detail::resolution const&,
-                      executor const&)>
-      make_;
+  using maker = std::function<codec(globalq::detail::operator_facts const&,
+                                    globalq::detail::resolution const&, executor const&)>;
+  any_operator(globalq::any_quantizer const& whole, maker make)
+      : any_quantizer(whole), make_(std::move(make)) {}
+
+  maker make_;
 };
 #endif
+
+/// mapped{op, map} on the host and on the streams of a test.
+template <class Operator>
+any_operator mapped(Operator const& op, std::shared_ptr<globalq::stage const> map) {
+#if defined(KOKKOS_ENABLE_CUDA)
+  return globalq::mapped{op, std::move(map)};
+#else
+  return any_operator::mapped(op, std::move(map));
+#endif
+}
+template <class Operator>
+any_operator rotated(Operator const& op, std::uint64_t block) {
+  return mapped(op, std::make_shared<globalq::detail::rotation_on<space>>(block));
+}
 
 }  // namespace support

@@ -85,6 +85,7 @@ struct agreed_call {
   input_scale whole{};           ///< of the whole vector, if it has one scale
   store_scale mean{}, single{};  ///< the same for decoding: of sums, and of one encoded sum
   std::uint32_t faults = none;
+  double top = 0;  ///< max|x| of all workers
 };
 
 /// The factor from sums to the mean: scale * 2^wide / levels.

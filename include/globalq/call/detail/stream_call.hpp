@@ -3,13 +3,14 @@
 /// @file
 /// @brief call: a call over a stream transport; kernels decide, and the stream orders all work.
 ///
-/// Enqueues the same steps as host_call: statistics, records, decision, scales, schedule. Kernels also detect errors,
+/// Enqueues the same steps as host_call: statistics, records, decision, stages, scales, schedule. Kernels also detect errors,
 /// on every worker alike; they record them in pinned memory, and the next call throws.
 
 #include "../../kernel/reduction.hpp"
 #include "../../kernel/stream.hpp"
 #include "../../kernel/stream_reduction.hpp"
 #include "../../operator/detail/stream_state.hpp"
+#include "../../operator/stage.hpp"
 #include "../../schedule/erased.hpp"
 #include "../../telemetry/detail/call_meter.hpp"
 #include "../../telemetry/detail/metered_codec.hpp"
@@ -155,8 +156,9 @@ class stream_call {
     if (!known) settle();  // growing frees memory, for which CUDA waits without a deadline
     if (!known) on_.items(1, reset_state{state_});
     double* const bucket_scales = scales_memory_.get_values<double>(std::max<std::uint64_t>(buckets, 1));
+    bool const enters = !setup_.facts.chain.empty();
     // the decision also settles the scale of a whole vector
-    double const extent = scale_rule(setup_.facts, x.type).by_bucket ? 0.0 : codec_->extent();
+    double const extent = rule_of(x.type).by_bucket ? 0.0 : codec_->extent();
     bool const settles = extent > 0;
     int const sharing = schedule.averages ? n : 1;
     codec_call c;
@@ -177,7 +179,7 @@ class stream_call {
     c.settled = settles;
     c.wait = [this] { settle(); };
     bool const compares = meter_.wants_errors() && setup_.facts.rounds();
-    bool const measured = !compares && measure_first(schedule, c, cut, brought, bucket_scales);
+    bool const measured = !compares && !enters && measure_first(schedule, c, cut, brought, bucket_scales);
     open(x, length, brought, cut.chunk(), step, bucket_scales,
          {settles ? &state_->agreed : nullptr, bucket_scales, x.type, extent, sharing}, measured);
     if (!known || workers_.host_driven()) {
@@ -185,10 +187,11 @@ class stream_call {
     }
     if (length != 0) {
       if (!measured) {
-        scale_buckets(x.type, buckets, bucket_scales);
+        if (enters) c.x = enter(c, brought);
+        scale_buckets(c.x.type, x.type, buckets, bucket_scales);
         if (compares) {
           c.settled = false;
-          measure_errors(c, cut, schedule.parts(n), brought);
+          measure_errors(c, x, cut, schedule.parts(n), brought);
         }
         codec_->begin(c);
       }
@@ -225,7 +228,9 @@ class stream_call {
   }
 
   /// Adds the rounding errors of this worker's values to the report.
-  void measure_errors(codec_call const& c, partition const& cut, int parts, segment brought) {
+  /// @param given  the vector before stages
+  void measure_errors(codec_call const& c, const_vector given, partition const& cut, int parts,
+                      segment brought) {
     vector_group::member const mine{c.x, {}, c.length};
     auto const begin = [&](std::span<vector_group::member const> alone) -> codec& {
       codec_call own = c;
@@ -242,7 +247,32 @@ class stream_call {
       settle();
       for (std::uint64_t i = 0; i < items; ++i) add_errors(sums[i], meter_.report());
     };
-    rounding_.measure(cut, parts, brought, c.rank, {&mine, 1}, {&c.x, 1}, true, begin, compare);
+    rounding_.measure(cut, parts, brought, c.rank, {&mine, 1}, {&given, 1}, true, begin, compare);
+  }
+
+  /// How the handshake determines the scale: stages map the vector only after it.
+  scale_rule rule_of(dtype type) const {
+    scale_rule rule(setup_.facts, type);
+    rule.by_bucket = rule.by_bucket || !setup_.facts.chain.empty();
+    return rule;
+  }
+
+  /// Maps the vector by the stages, and measures it. Returns the mapped vector.
+  const_vector enter(codec_call const& c, segment brought) {
+    auto const timed = meter_.enter(phase::norm);
+    dtype const type = mapped_type(c.x.type);
+    mutable_vector const room{mapped_memory_.get(c.length * size_of(type)).data(), type};
+    const_vector x = c.x;
+    if (x.type != room.type) {
+      on_.items(brought.count, widen_values{x, brought.first, static_cast<float*>(room.data)});
+      x = {room.data, room.type};
+    }
+    codec_->enter(c, x, brought, room);
+    const_vector const mapped{room.data, room.type};
+    std::uint64_t const bucket = setup_.facts.bucket;
+    norm::enqueue_statistics(on_, at(mapped, brought.first), brought.count, bucket, setup_.inner_order(),
+                             tree_, statistics_ + (bucket == 0 ? 0 : brought.first / bucket), nullptr);
+    return mapped;
   }
 
   bool throws() const { return setup_.settings.non_finite == non_finite::error; }
@@ -263,7 +293,8 @@ class stream_call {
     if (brought.count != length) on_.items(buckets, no_statistics{statistics_});
     agreement const agreed(x.type, hash(setup_.operator_hash, setup_.facts.levels), setup_.schedule_hash, n,
                            {chunk}, setup_.settings.seed, setup_.settings.non_finite, length);
-    write_record const record{agreed, step,     state_, !measured && buckets == 1 ? statistics_ : nullptr,
+    bool const whole = !measured && buckets == 1 && setup_.facts.chain.empty();
+    write_record const record{agreed, step,     state_, whole ? statistics_ : nullptr,
                               q,      records_, n,      workers_.rank()};
     if (measured) {
       on_.items(1, record);
@@ -276,19 +307,21 @@ class stream_call {
     auto const timed = meter_.enter(phase::opening);
     transport::allgather(workers_, std::as_bytes(std::span(records_ + workers_.rank(), 1)),
                          std::as_writable_bytes(std::span(records_, static_cast<std::size_t>(n))));
-    on_.items(1, decide_call{records_, n, scale_rule(setup_.facts, x.type), step, throws(), state_,
-                             bucket_scales, report_.word(), told_, scales});
+    on_.items(1, decide_call{records_, n, rule_of(x.type), step, throws(), state_, bucket_scales,
+                             report_.word(), told_, scales});
   }
 
-  void scale_buckets(dtype type, std::uint64_t buckets, double* bucket_scales) {
+  /// @param type  of the encoded vector
+  /// @param sent  norms are exchanged in its width
+  void scale_buckets(dtype type, dtype sent, std::uint64_t buckets, double* bucket_scales) {
     operator_facts const& op = setup_.facts;
-    bool const by_bucket = scale_rule(op, type).by_bucket;
+    bool const by_bucket = rule_of(type).by_bucket;
     if (by_bucket || buckets > 1)
       on_.items(buckets,
                 find_bucket_scales{state_, by_bucket ? statistics_ : nullptr, op.q, type, bucket_scales});
     if (!by_bucket || op.local) return;
     auto const timed = meter_.enter(phase::opening);
-    agree_on_scales(workers_, std::span(bucket_scales, buckets), op.p, type, frames_, on_);
+    agree_on_scales(workers_, std::span(bucket_scales, buckets), op.p, sent, frames_, on_);
   }
 
   /// Throws an error that kernels found, once.
@@ -357,6 +390,7 @@ class stream_call {
   byte_buffer state_memory_{on_.memory()};
   byte_buffer scales_memory_{on_.memory()};
   byte_buffer statistics_memory_{on_.memory()};
+  byte_buffer mapped_memory_{on_.memory()};  ///< what stages make of vectors
   norm::statistics_memory tree_{on_.memory()};
   byte_buffer errors_memory_{on_.pinned_memory()};
   frame_pool frames_{on_.memory()};

@@ -45,6 +45,7 @@ struct decide_call {
     state->what = d.what;
     state->agreed.writes = d.what == call_status::mean;
     state->agreed.wide = d.wide;
+    state->agreed.top = d.top;
     state->agreed.faults = kernel::none;
     if (!rule.by_bucket) *scale = d.scale;
     if (scales.agreed != nullptr) scales(0);

@@ -57,6 +57,10 @@ class operator_codec : public codec {
 
   virtual void begin(codec_call const& c) { note(c); }
 
+  /// On a stream: enqueues the stages of the operator, which map a part of the vector, after the workers agreed.
+  /// @param x   of the type of mapped vectors; may be @p to
+  virtual void enter(codec_call const&, const_vector /*x*/, segment, mutable_vector /*to*/) {}
+
   /// On a stream: the largest level, with which begin() computes the scales of the whole vector; 0: it computes none.
   virtual double extent() const { return 0; }
 

@@ -21,11 +21,10 @@ operator_facts single_worker_facts(Operator const& op) {
         "buckets "
         "without float32_tail, and send the remaining values as float32");
   if (!facts.chain.empty())
-    throw configuration_error(
-        "globalq: vector_codec: " + facts.chain.front()->name() +
-        " is a stage of calls: midpoints and other side values need a scale that only a call agrees on; map "
-        "the "
-        "vector yourself, encode without the stage, and send its side values as float32");
+    throw configuration_error("globalq: vector_codec: " + facts.chain.front()->name() +
+                              " is a stage of calls, which need a bound that only a call agrees on; map the "
+                              "vector yourself, encode "
+                              "without the stage, and send side values, if it has any, as float32");
   facts.local = facts.fixed_scale == 0;
   facts.reduce = request::automatic;
   return facts;

@@ -6,6 +6,7 @@
 #include "../../core/detail/call_status.hpp"
 #include "../../core/error.hpp"
 #include "../../core/vector.hpp"
+#include "../../kernel/load_store.hpp"
 #include "../../kernel/stream.hpp"
 #include "../../kernel/stream_reduction.hpp"
 
@@ -97,6 +98,17 @@ struct stream_state {
 struct reset_state {
   stream_state* state;
   GLOBALQ_FUNCTION void operator()(std::uint64_t) const { *state = stream_state{}; }
+};
+
+/// Converts 16-bit values to float.
+struct widen_values {
+  const_vector x;
+  std::uint64_t first;
+  float* to;
+  GLOBALQ_FUNCTION void operator()(std::uint64_t i) const {
+    float buffer[1];
+    to[first + i] = *kernel::load<1>(x, first + i, 1, 0, buffer);
+  }
 };
 
 /// Computes factors from the scale of the whole vector, for the following kernels.

@@ -9,15 +9,15 @@
 
 namespace GLOBALQ_ABI::detail {
 
-/// An operator that wraps the codec of another one in host memory.
+/// An operator that wraps the codec of another one.
 class wrapped_operator : public any_quantizer {
  public:
   using any_quantizer::make_codec;
-  /// @throws configuration_error always, because streams are not supported
+  /// @throws configuration_error always: any_quantizer knows streams of Kokkos::Cuda only
   template <class Space>
-  std::unique_ptr<operator_codec> make_codec(operator_facts const& f, resolution const&,
+  std::unique_ptr<operator_codec> make_codec(operator_facts const&, resolution const&,
                                              kernel::stream_executor<Space> const&) const {
-    refuse_stream(f);
+    refuse_stream(this->facts());
   }
 
  protected:
@@ -27,11 +27,20 @@ class wrapped_operator : public any_quantizer {
                                                       operator_facts const&, std::size_t inner_stages,
                                                       kernel::host_executor const&);
 
+#if defined(KOKKOS_ENABLE_CUDA)
+  /// The same on a stream; null: that is refused.
+  using stream_wrapper = std::unique_ptr<operator_codec> (*)(std::unique_ptr<operator_codec> inner,
+                                                             operator_facts const&, std::size_t inner_stages,
+                                                             stream_executor const&);
+#else
+  using stream_wrapper = std::nullptr_t;
+#endif
+
   /// @param facts  of the wrapped operator
   template <class Operator>
-  wrapped_operator(Operator const& op, operator_facts facts, wrapper wrap)
-      : any_quantizer(
-            std::shared_ptr<parts const>(std::make_shared<model<Operator>>(op, std::move(facts), wrap))) {}
+  wrapped_operator(Operator const& op, operator_facts facts, wrapper wrap, stream_wrapper on_stream = nullptr)
+      : any_quantizer(std::shared_ptr<parts const>(
+            std::make_shared<model<Operator>>(op, std::move(facts), wrap, on_stream))) {}
 
  private:
   [[noreturn]] static void refuse_stream(operator_facts const& f) {
@@ -40,15 +49,17 @@ class wrapped_operator : public any_quantizer {
                                 ": a float32 tail is supported only in host memory; on a stream remove "
                                 "float32_tail, so that a short last bucket has its own scale, or average in "
                                 "host memory");
-    throw configuration_error("globalq: " + f.name + ": " + f.chain.front()->name() +
-                              " is supported only in host memory; on a stream map the values in your own "
-                              "kernel before the call, or average in host memory");
+    throw configuration_error(
+        "globalq: " + f.name + ": " + f.chain.front()->name() +
+        " is not supported on this stream; use a stream of Kokkos::Cuda if the stage "
+        "has a form for it, map the values in your own kernel before the call, or average in "
+        "host memory");
   }
 
   template <class Operator>
   struct model : parts {
-    model(Operator const& o, operator_facts all, wrapper w)
-        : op(o), inner_stages(facts_of(o).chain.size()), wrap(w) {
+    model(Operator const& o, operator_facts all, wrapper w, stream_wrapper s)
+        : op(o), inner_stages(facts_of(o).chain.size()), wrap(w), wrap_on_stream(s) {
       this->facts = std::move(all);
       this->on_host = [](parts const& p, operator_facts const& f, resolution const& r,
                          kernel::host_executor const& on) {
@@ -56,13 +67,18 @@ class wrapped_operator : public any_quantizer {
         return of.wrap(detail::make_codec(of.op, f, r, on), f, of.inner_stages, on);
       };
 #if defined(KOKKOS_ENABLE_CUDA)
-      this->on_stream = [](parts const&, operator_facts const& f, resolution const&,
-                           stream_executor const&) -> std::unique_ptr<operator_codec> { refuse_stream(f); };
+      this->on_stream = [](parts const& p, operator_facts const& f, resolution const& r,
+                           stream_executor const& on) -> std::unique_ptr<operator_codec> {
+        model const& of = static_cast<model const&>(p);
+        if (of.wrap_on_stream == nullptr) refuse_stream(of.facts);
+        return of.wrap_on_stream(detail::make_codec(of.op, f, r, on), f, of.inner_stages, on);
+      };
 #endif
     }
     Operator op;
     std::size_t inner_stages;
     wrapper wrap;
+    stream_wrapper wrap_on_stream;
   };
 };
 
