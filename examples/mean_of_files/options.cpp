@@ -159,8 +159,7 @@ void read_texts(CLI::App const& app, settings& chosen, texts const& text) {
   chosen.deadline = std::chrono::nanoseconds{static_cast<std::int64_t>(std::min(seconds, year) * 1e9)};
 
   std::string const& levels = chosen.words.levels;
-  if (levels == "none" || levels == "bfloat16" ||
-      levels == "float16")  // also where a value is the default one
+  if (gq::named::are_floats(levels))  // also where a value is the default one
     for (char const* option : {"norm", "bucket", "tail", "wire", "rounding"})
       if (app.count(std::string{"--"} + option) != 0 &&
           (levels == "none" || option != std::string_view{"rounding"}))

@@ -280,9 +280,12 @@ gq::any_quantizer make_whole(description const& words) {
 
 }  // namespace
 
+bool are_floats(std::string_view levels) {
+  return levels == "none" || levels == "bfloat16" || levels == "float16";
+}
+
 gq::any_quantizer make(description const& words) {
-  if (words.levels == "none" || words.levels == "bfloat16" || words.levels == "float16")
-    return make_floats(words);
+  if (are_floats(words.levels)) return make_floats(words);
   gq::any_quantizer const whole = make_whole(words);
   if (words.tail == "own") return whole;
   if (words.tail != "float32") refuse("tail", words.tail, "is not a known tail", "use own or float32");

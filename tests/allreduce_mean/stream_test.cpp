@@ -13,6 +13,8 @@
 
 #include <globalq/call/options.hpp>
 #include <globalq/globalq.hpp>
+#include <globalq/operator/stage.hpp>
+#include <globalq/operator/stream_stage.hpp>
 #include <globalq/transport/staged.hpp>
 
 #include <gmock/gmock.h>

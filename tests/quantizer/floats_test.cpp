@@ -142,6 +142,18 @@ vectors<T> drawn(int n, std::size_t d, int exponent = 0, double worker_offset = 
   return x;
 }
 
+/// The mean of a coordinate, and of its magnitudes. Sums of the largest float64 do not overflow, and the smallest are exact.
+struct exact_mean {
+  long double mean = 0, size = 0;
+  template <class T>
+  exact_mean(vectors<T> const& x, std::size_t i) {
+    for (auto const& v : x) {
+      mean += static_cast<long double>(v[i]) / x.size();
+      size += std::fabs(static_cast<long double>(v[i])) / x.size();
+    }
+  }
+};
+
 gq::any_quantizer const all_floats[] = {gq::operators::bfloat16(), gq::operators::float16(),
                                         gq::operators::bfloat16<gq::rounding::nearest>(),
                                         gq::operators::float16<gq::rounding::nearest>()};
@@ -244,9 +256,7 @@ TEST(Floats, the_variance_is_exact_without_sums_and_below_theta_with_them) {
           mean(x[static_cast<std::size_t>(t.rank())], y, step);
           if (t.rank() != 0) continue;
           for (std::size_t i = 0; i < d; ++i) {
-            double m = 0;
-            for (auto const& v : x) m += static_cast<double>(v[i]) / n;
-            double const off = static_cast<double>(y[i]) - m;
+            double const off = static_cast<double>(y[i]) - static_cast<double>(exact_mean(x, i).mean);
             error += off * off / steps;
           }
         }
@@ -284,15 +294,10 @@ void expect_accurate(int least, int most, double smallest) {
           bool const half = op.facts().floats.type == gq::dtype::float16;
           double const gap = half ? 0x1p-10 : 0x1p-7;
           for (std::size_t i = 0; i < got.size(); ++i) {
-            long double mean = 0,
-                        size = 0;  // sums of the largest float64 do not overflow, and the smallest are exact
-            for (auto const& v : x) {
-              mean += static_cast<long double>(v[i]) / n;
-              size += std::fabs(static_cast<long double>(v[i])) / n;
-            }
+            exact_mean const exact(x, i);
             long double const most_off =
-                (n + 1) * (gap * size * 1.1 + 0x1p-30 * top + (half ? 0x1p-1046 : 0.0)) + smallest;
-            ASSERT_LE(std::fabs(static_cast<long double>(got[i]) - mean), most_off)
+                (n + 1) * (gap * exact.size * 1.1 + 0x1p-30 * top + (half ? 0x1p-1046 : 0.0)) + smallest;
+            ASSERT_LE(std::fabs(static_cast<long double>(got[i]) - exact.mean), most_off)
                 << op.facts().name << ' ' << schedule << ' ' << n << " 2^" << exponent << ' ' << i;
           }
         }
@@ -317,12 +322,10 @@ TEST(Floats, vectors_of_a_group_have_a_power_of_two_each) {
     for (std::size_t k = 0; k < 4; ++k) {
       auto const all = drawn<float>(3, 300, exponents[k]);
       for (std::size_t i = 0; i < 300; ++i) {
-        double exact = 0, size = 0;
-        for (auto const& v : all) {
-          exact += static_cast<double>(v[i]) / 3;
-          size += std::fabs(static_cast<double>(v[i])) / 3;
-        }
-        ASSERT_NEAR(y[k][i], exact, 2.1 * 0x1p-10 * size + std::ldexp(1.0, exponents[k] - 30)) << k;
+        exact_mean const exact(all, i);
+        ASSERT_NEAR(y[k][i], static_cast<double>(exact.mean),
+                    2.1 * 0x1p-10 * static_cast<double>(exact.size) + std::ldexp(1.0, exponents[k] - 30))
+            << k;
       }
     }
   });
@@ -411,9 +414,10 @@ TEST(Floats, gather_scatter_and_broadcast) {
         gq::segment const part = cut.part(owner);
         auto const own = static_cast<std::size_t>(owner);
         for (std::size_t i = part.first; i < part.first + part.count; ++i) {
-          double mean = 0, size = 0;
-          for (auto const& v : x) mean += v[i] / static_cast<double>(n), size += std::fabs(v[i]) / n;
-          ASSERT_NEAR(shards[own][i], mean, gap * size * 1.001) << op.facts().name;
+          exact_mean const exact(x, i);
+          ASSERT_NEAR(shards[own][i], static_cast<double>(exact.mean),
+                      gap * static_cast<double>(exact.size) * 1.001)
+              << op.facts().name;
           ASSERT_NEAR(gathered[0][i], x[own][i], gap * std::fabs(x[own][i]) + 1e-7) << op.facts().name;
           ASSERT_NEAR(sent[0][i], x[x.size() - 1][i], gap * std::fabs(x[x.size() - 1][i]) + 1e-7)
               << op.facts().name;

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace GLOBALQ_ABI::named {
 
@@ -30,6 +31,9 @@ struct description {
 
 /// @brief The largest bucket; no vector is longer.
 inline constexpr std::uint64_t largest_bucket = std::uint64_t{1} << 48;
+
+/// @brief Whether levels are those of floating-point numbers: none, bfloat16 or float16. Only a rounding goes with them.
+bool are_floats(std::string_view levels);
 
 /// @brief Makes the operator that the words describe.
 ///

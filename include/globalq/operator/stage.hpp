@@ -6,7 +6,6 @@
 #include "../core/codec.hpp"
 #include "../core/dtype.hpp"
 
-#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,6 +31,20 @@ template <class F>
 decltype(auto) with_type(dtype type, F&& f) {
   return type == dtype::float64 ? f(0.0) : f(0.0F);
 }
+
+/// @brief The bound of mapped values, from that of values. Kernels may compute it.
+struct stage_bound {
+  double growth = 1;           ///< of the stages in between, at least 1
+  double most = 0, clips = 0;  ///< the largest bound; values from which it is that
+
+  stage_bound(double growth_of_stages, dtype type)
+      : growth(growth_of_stages), most(type == dtype::float64 ? 0x1p1022 : 0x1p126), clips(most / growth) {}
+
+  GLOBALQ_FUNCTION double operator()(double top) const {
+    double const grown = top > clips ? most : top * growth;
+    return top < grown ? grown : top;
+  }
+};
 
 /// @brief A map that each worker applies to its vector before encoding, and undoes after the mean is decoded.
 ///
@@ -100,9 +113,7 @@ inline stage_places places_of(stages const& chain, std::uint64_t length, std::si
 /// The bound of values that enter a stage, or with the number of stages, of mapped values.
 /// @param top  that of the vector
 inline double top_of(stages const& chain, double top, std::size_t number, dtype type) {
-  double const most = type == dtype::float64 ? 0x1p1022 : 0x1p126;
-  for (std::size_t k = 0; k < number; ++k)
-    top = std::max(top, top > most / chain[k]->growth() ? most : top * chain[k]->growth());
+  for (std::size_t k = 0; k < number; ++k) top = stage_bound(chain[k]->growth(), type)(top);
   return top;
 }
 

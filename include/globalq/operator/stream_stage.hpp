@@ -8,21 +8,6 @@
 
 namespace GLOBALQ_ABI {
 
-/// @brief The bound of values that enter a stage, from the largest value of all workers, which only kernels know.
-struct stage_bound {
-  double growth = 1;           ///< product of the growths of the stages before
-  double most = 0, clips = 0;  ///< the largest bound; values from which it is that
-
-  stage_bound(double growth_before, dtype type)
-      : growth(growth_before), most(type == dtype::float64 ? 0x1p1022 : 0x1p126), clips(most / growth) {}
-
-  /// @param top  agreed_call::top
-  GLOBALQ_FUNCTION double operator()(double top) const {
-    double const grown = top > clips ? most : top * growth;
-    return top < grown ? grown : top;
-  }
-};
-
 /// @brief The call on a stream that a stage takes part in.
 template <class Space>
 struct stream_stage_call {

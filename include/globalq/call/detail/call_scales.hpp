@@ -120,7 +120,7 @@ class call_scales {
     };
     bool needs = needs_scale(d.top);
     for (group_slot const& slot : t.ops.slots)
-      needs = needs || (!t.ops.single_vector && scales_each_vector(*slot.facts)) ||
+      needs = needs || scales_each_vector(*slot.facts) ||
               needs_scale(top_of(slot.facts->chain, d.top, slot.facts->chain.size(), t.type()),
                           slot.facts->floats.type);
     if (!needs) return;

@@ -37,9 +37,8 @@ struct call_task {
   /// How the handshake determines the scale of a single vector.
   scale_rule rule_of(operator_facts const& op) const {
     scale_rule rule(op, type());
-    if (!op.chain.empty()) rule.fixed_scale = 0;  // it applies to mapped vectors
-    // the encoded vector has not been measured yet: determine its scale as for buckets
-    rule.by_bucket = rule.by_bucket || (enters_other(op) && op.has_codes() && rule.fixed_scale == 0);
+    // the sum of the node has not been measured yet: determine its scale as for buckets
+    rule.by_bucket = rule.by_bucket || (schedule.sums_in_nodes && op.has_codes() && rule.fixed_scale == 0);
     return rule;
   }
   /// Whether the records determine the scale of a vector.
@@ -51,16 +50,13 @@ struct call_task {
   codec_call common(int rank, int workers, std::uint64_t seed, decision const& d) const {
     codec_call c;
     c.rank = rank;
-    c.workers = schedule.averages ? workers : 1;
     if (schedule.sums_in_nodes) {
       schedule_facts const s = schedule.facts(workers);
       c.rank = schedule.node_of(rank, workers);
-      c.workers = s.vectors(workers);
+      c.average(s.vectors(workers));
       c.weight = s.weight(workers);
-    }
-    if (schedule.averages) {
-      c.encoder = static_cast<std::uint32_t>(c.rank);
-      c.encoders = static_cast<std::uint32_t>(c.workers);
+    } else if (schedule.averages) {
+      c.average(workers);
     }
     c.seed = seed;
     c.step = step;

@@ -57,7 +57,7 @@ class entered_vectors {
   /// @param c     the call; vector k draws the random bits of step + k
   /// @param keep  whether given() will be called: sums of nodes, which are mapped in place, are copied
   void map(codec_call const& c, bool keep) {
-    if (keep && kept_.size() < items_.size()) kept_.resize(items_.size());
+    while (keep && kept_.size() < items_.size()) kept_.emplace_back();
     for (std::size_t number = 0; number < items_.size(); ++number) {
       item& i = items_[number];
       i.given = i.x;

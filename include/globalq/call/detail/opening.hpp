@@ -264,7 +264,8 @@ struct scale_rule {
   dtype sent = dtype::float32;  ///< of floats in frames
   bool by_bucket =
       false;  ///< scales of buckets, of one worker, or of a user's norm: the handshake does not determine them
-  double fixed_scale = 0;
+  double fixed_scale =
+      0;  ///< with stages 0: it applies to mapped vectors, which are measured after the handshake
   norm::order q;
   std::uint32_t p = 0;
 
@@ -272,11 +273,12 @@ struct scale_rule {
       : type(of),
         floats(!op.has_codes()),
         sent(op.floats.type),
-        by_bucket(op.has_codes() && op.fixed_scale == 0 &&
-                  (op.local || op.bucket != 0 || op.user_norm != nullptr)),
-        fixed_scale(op.fixed_scale),
+        fixed_scale(op.chain.empty() ? op.fixed_scale : 0),
         q(op.q),
-        p(op.p) {}
+        p(op.p) {
+    by_bucket = op.has_codes() && fixed_scale == 0 &&
+                (op.local || op.bucket != 0 || op.user_norm != nullptr || !op.chain.empty());
+  }
 };
 
 /// @param top   max|x| over all workers, above 0

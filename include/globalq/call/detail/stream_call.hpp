@@ -158,19 +158,14 @@ class stream_call {
     double* const bucket_scales = scales_memory_.get_values<double>(std::max<std::uint64_t>(buckets, 1));
     bool const enters = !setup_.facts.chain.empty();
     // the decision also settles the scale of a whole vector
-    double const extent = rule_of(x.type).by_bucket ? 0.0 : codec_->extent();
+    double const extent = scale_rule(setup_.facts, x.type).by_bucket ? 0.0 : codec_->extent();
     bool const settles = extent > 0;
-    int const sharing = schedule.averages ? n : 1;
     codec_call c;
     c.x = x;
     c.y = y;
     c.length = length;
     c.rank = workers_.rank();
-    c.workers = sharing;
-    if (schedule.averages) {
-      c.encoder = static_cast<std::uint32_t>(c.rank);
-      c.encoders = static_cast<std::uint32_t>(n);
-    }
+    if (schedule.averages) c.average(n);
     c.seed = setup_.settings.seed;
     c.step = step.value;
     c.step_at = step.where;
@@ -181,7 +176,7 @@ class stream_call {
     bool const compares = meter_.wants_errors() && setup_.facts.rounds();
     bool const measured = !compares && !enters && measure_first(schedule, c, cut, brought, bucket_scales);
     open(x, length, brought, cut.chunk(), step, bucket_scales,
-         {settles ? &state_->agreed : nullptr, bucket_scales, x.type, extent, sharing}, measured);
+         {settles ? &state_->agreed : nullptr, bucket_scales, x.type, extent, c.workers}, measured);
     if (!known || workers_.host_driven()) {
       settle_and_check();
     }
@@ -250,13 +245,6 @@ class stream_call {
     rounding_.measure(cut, parts, brought, c.rank, {&mine, 1}, {&given, 1}, true, begin, compare);
   }
 
-  /// How the handshake determines the scale: stages map the vector only after it.
-  scale_rule rule_of(dtype type) const {
-    scale_rule rule(setup_.facts, type);
-    rule.by_bucket = rule.by_bucket || !setup_.facts.chain.empty();
-    return rule;
-  }
-
   /// Maps the vector by the stages, and measures it. Returns the mapped vector.
   const_vector enter(codec_call const& c, segment brought) {
     auto const timed = meter_.enter(phase::norm);
@@ -307,15 +295,15 @@ class stream_call {
     auto const timed = meter_.enter(phase::opening);
     transport::allgather(workers_, std::as_bytes(std::span(records_ + workers_.rank(), 1)),
                          std::as_writable_bytes(std::span(records_, static_cast<std::size_t>(n))));
-    on_.items(1, decide_call{records_, n, rule_of(x.type), step, throws(), state_, bucket_scales,
-                             report_.word(), told_, scales});
+    on_.items(1, decide_call{records_, n, scale_rule(setup_.facts, x.type), step, throws(), state_,
+                             bucket_scales, report_.word(), told_, scales});
   }
 
   /// @param type  of the encoded vector
   /// @param sent  norms are exchanged in its width
   void scale_buckets(dtype type, dtype sent, std::uint64_t buckets, double* bucket_scales) {
     operator_facts const& op = setup_.facts;
-    bool const by_bucket = rule_of(type).by_bucket;
+    bool const by_bucket = scale_rule(op, type).by_bucket;
     if (by_bucket || buckets > 1)
       on_.items(buckets,
                 find_bucket_scales{state_, by_bucket ? statistics_ : nullptr, op.q, type, bucket_scales});

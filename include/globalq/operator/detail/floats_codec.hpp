@@ -13,7 +13,8 @@ namespace GLOBALQ_ABI::detail {
 /// The frames of floating-point numbers, in host memory and on streams.
 class floats_frames : public operator_codec {
  public:
-  explicit floats_frames(floats_policies const& policies) : format_{policies.type}, policies_(policies) {}
+  explicit floats_frames(floats_policies const& policies)
+      : format_{policies.type}, nearest_(policies.nearest) {}
 
   /// Values travel as x / divisor, where divisor is a power of two: for float32, 1 unless the sum of all workers would
   /// overflow.
@@ -41,7 +42,7 @@ class floats_frames : public operator_codec {
     c.workers = call_.workers / call_.weight;
     c.sources = sources;
     c.sent = format_.type;
-    c.nearest = policies_.nearest;
+    c.nearest = nearest_;
     c.words = {call_.seed, call_.step, static_cast<std::uint32_t>(call_.rank),
                sources.count == 0 ? random::purpose::encode : random::purpose::requantize};
     c.step_at = call_.step_at;
@@ -53,7 +54,7 @@ class floats_frames : public operator_codec {
   floats_format format_;
 
  private:
-  floats_policies policies_;
+  bool nearest_;
 };
 
 /// Adds numbers in the order of the schedule, in float32. Sums are divided by 2^k, exactly, so that none overflows.

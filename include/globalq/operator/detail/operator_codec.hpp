@@ -44,6 +44,13 @@ struct codec_call {
   bool settled = false;                   ///< on a stream: agreed contains the scales of the whole vector too
   bool scales_written = false;  ///< on a stream: a kernel before combine() writes local scales to the frame
   std::function<void()> wait;   ///< on a stream: waits for the enqueued work
+
+  /// Results are means of @p n encoded vectors, of which this worker, or its node, has number @c rank.
+  void average(int n) {
+    workers = n;
+    encoder = static_cast<std::uint32_t>(rank);
+    encoders = static_cast<std::uint32_t>(n);
+  }
 };
 
 /// A codec that is reused for many calls.
