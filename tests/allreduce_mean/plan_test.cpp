@@ -82,7 +82,7 @@ void expect_the_run(gq::detail::operator_facts const& facts, S const& s, int n, 
   if (!r.fits()) return;
   gq::dtype const type = n % 2 == 0 ? gq::dtype::float64 : gq::dtype::float32;
   gq::partition const cut(d, s.parts(n), gq::detail::grain_of(facts), gq::detail::chunk_of(facts, r, chunk));
-  gq::detail::counting_codec codec(facts, r.size, type);
+  gq::detail::counting_codec codec = gq::detail::counting(facts, r.size, type);
   std::uint64_t sent = 0, held = 0;
   for (int rank = 0; rank < n; ++rank) {
     gq::schedule::detail::counting_transport t(rank, n);
@@ -195,9 +195,8 @@ TEST(Plan, of_a_group_counts_each_piece) {
   gq::detail::group_operators const operators{.slots = slots, .of = of, .grain = 256};
   gq::detail::group_places places;
   places.place(members, operators);
-  std::vector<std::unique_ptr<gq::codec>> codecs;
-  for (auto const& slot : slots)
-    codecs.push_back(std::make_unique<gq::detail::counting_codec>(*slot.facts, 1, gq::dtype::float32));
+  std::vector<gq::detail::counting_codec> codecs;
+  for (auto const& slot : slots) codecs.push_back(gq::detail::counting(*slot.facts, 1, gq::dtype::float32));
   for (bool varying : {false, true}) {
     gq::detail::counting_group const group(places, operators, codecs, varying);
     for (int parts : {1, 2, 3, 7, 400})
@@ -208,7 +207,7 @@ TEST(Plan, of_a_group_counts_each_piece) {
         for (int p = 0; p < parts; ++p) {
           std::uint64_t bytes = 0;
           for (std::uint64_t k = 0; k < cut.rounds(); ++k) {
-            std::uint64_t const frame = group.frame_bytes(cut.piece(p, k), 1);
+            std::uint64_t const frame = group.bytes(cut.piece(p, k));
             bytes += frame;
             largest = std::max(largest, frame);
             EXPECT_LE(frame, sizes.run_of(p).largest(2, k % 2));

@@ -103,7 +103,7 @@ prediction predict(network const& net, operator_model const& op, S const& schedu
   globalq::detail::resolution const r = globalq::detail::resolve(op.facts, facts, n);
   globalq::partition const cut(length, schedule.parts(n), globalq::detail::grain_of(op.facts),
                                globalq::detail::chunk_of(op.facts, r, shape.chunk_values, shape.chunk_bytes));
-  globalq::detail::counting_codec const sizes(op.facts, r.size, shape.type);
+  globalq::detail::counting_codec const sizes = globalq::detail::counting(op.facts, r.size, shape.type);
   frame_pool frames = frame_pool::counting();
   p.time = simulate(net, [&](recorder& t) {
     t.work(part::norm, static_cast<double>(length) * costs->norm);

@@ -53,7 +53,7 @@ GLOBALQ_DECL plan make_plan(operator_facts const& op, schedule::erased const& sc
   p.headroom = r.headroom;
   int const parts = schedule.parts(workers);
   partition const cut(length, parts, grain_of(op), chunk_of(op, r, chunk, chunk_bytes));
-  counting_codec c(op, r.size, type);
+  counting_codec c = counting(op, r.size, type);
   opening_bytes before(workers);
   each_exchange(op, length, type, schedule.sums_in_nodes,
                 [&](std::uint64_t buckets, exchange_widths width) { before.add(buckets, width); });

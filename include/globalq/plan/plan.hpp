@@ -16,6 +16,7 @@
 #include "detail/bounds.hpp"
 
 #include <cmath>
+#include <functional>
 #include <map>
 
 namespace GLOBALQ_ABI {
@@ -44,33 +45,33 @@ namespace detail {
 /// A codec that only computes the sizes of frames.
 class counting_codec final : public codec {
  public:
-  counting_codec(operator_facts const& op, std::uint32_t levels, dtype type)
-      : format_(op, levels), type_(type) {}
+  explicit counting_codec(std::function<std::size_t(segment)> bytes,
+                          payload::kind numbers = payload::kind::none)
+      : bytes_(std::move(bytes)), numbers_(numbers) {}
 
-  std::size_t frame_bytes(segment part, int) const override { return format_.bytes(part, type_); }
+  std::size_t frame_bytes(segment part, int) const override { return bytes_(part); }
   void combine(segment, bool, std::span<source const>, std::span<std::byte>) override {}
   void finish(segment, std::span<source const>) override {}
   payload numbers(segment part, std::span<std::byte>) const override {
-    return {format_.numbers(), nullptr, part.count};
+    return {numbers_, nullptr, part.count};
   }
   void declare(std::span<std::byte>, int) const override {}
 
  private:
-  frame_format format_;
-  dtype type_;
+  std::function<std::size_t(segment)> bytes_;
+  payload::kind numbers_;
 };
 
-/// A codec that computes the sizes of frames of float32 sums within nodes; see entered_vectors.
-class counting_sums final : public codec {
- public:
-  std::size_t frame_bytes(segment part, int) const override {
-    return wire::padded(floats_format{}.bytes(part.count));
-  }
-  void combine(segment, bool, std::span<source const>, std::span<std::byte>) override {}
-  void finish(segment, std::span<source const>) override {}
-  payload numbers(segment, std::span<std::byte>) const override { return {}; }
-  void declare(std::span<std::byte>, int) const override {}
-};
+/// The frames of an operator.
+inline counting_codec counting(operator_facts const& op, std::uint32_t levels, dtype type) {
+  frame_format const format(op, levels);
+  return counting_codec([format, type](segment part) { return format.bytes(part, type); }, format.numbers());
+}
+
+/// The frames of float32 sums within nodes; see entered_vectors.
+inline counting_codec counting_sums() {
+  return counting_codec([](segment part) { return wire::padded(floats_format{}.bytes(part.count)); });
+}
 
 using transport::default_chunk_bytes;
 
@@ -102,7 +103,7 @@ template <class S, class T>
 void send_before(S const& schedule, T& t, operator_facts const& op, std::uint64_t length, dtype type,
                  std::size_t chunk_bytes, frame_pool& frames) {
   if constexpr (SumsInNodes<S>) {
-    counting_sums sums;
+    counting_codec sums = counting_sums();
     schedule.sum_in_node(t, sums, length, chunk_bytes / sizeof(float), frames);
   }
   each_exchange(op, length, type, SumsInNodes<S>, [&](std::uint64_t buckets, exchange_widths width) {

@@ -149,8 +149,8 @@ class caller {
   outcome call(T& workers, kernel::host_executor const& on, std::span<float const> x, std::span<float> mean,
                std::span<float> rest, std::uint64_t step, Measure const& measure, Body const& body) {
     float_environment const exact;
-    return meter_.watch(workers, name_, step, x.size(), forced_,
-                        [&] { return checked(workers, on, x, mean, rest, step, measure, body); });
+    auto const watched = meter_.watch(workers, name_, step, x.size(), forced_);
+    return checked(workers, on, x, mean, rest, step, measure, body);
   }
 
   /// Enters a phase, until the result goes out of scope.

@@ -8,21 +8,25 @@
 
 namespace GLOBALQ_ABI::detail {
 
-/// A codec with a group's frame sizes that encodes nothing.
-class counting_group final : public codec {
+/// The sizes of a group's frames.
+class counting_group {
  public:
   /// @param codecs  one per slot
   counting_group(group_places const& places, group_operators const& ops,
-                 std::span<std::unique_ptr<codec> const> codecs, bool varying)
-      : places_(places), ops_(ops), codecs_(codecs), head_(varying ? wire::long_header_bytes : 0) {}
+                 std::span<counting_codec const> codecs, bool varying)
+      : places_(places), ops_(ops), codecs_(codecs), head_(inner_frames::head_bytes(varying)) {}
 
-  std::size_t frame_bytes(segment part, int terms) const override {
+  std::size_t bytes(segment part) const {
     if (part.empty()) return 0;
-    std::size_t bytes = head_;
+    std::size_t sum = head_;
     places_.for_each(part, [&](std::size_t k, segment sub) {
-      bytes += wire::padded(codecs_[ops_.slot_of(k)]->frame_bytes(sub, terms));
+      sum += wire::padded(codecs_[ops_.slot_of(k)].frame_bytes(sub, 1));
     });
-    return bytes;
+    return sum;
+  }
+  /// A codec with these sizes. It refers to this object.
+  counting_codec frames() const {
+    return counting_codec([this](segment part) { return bytes(part); });
   }
   /// Chunks that lie within one vector are counted together, for any number of them.
   schedule::detail::piece_sizes sizes(partition const& cut, int parts) const {
@@ -30,28 +34,24 @@ class counting_group final : public codec {
               std::size_t const k = places_.vector_at(piece.first);
               group_places::cut_pieces const b = places_.inside(k, piece, rounds);
               if (b.rounds < 2) {
-                std::uint64_t const bytes = frame_bytes(piece, 1);
-                return schedule::detail::chunk_run{1, bytes, bytes};
+                std::uint64_t const all = bytes(piece);
+                return schedule::detail::chunk_run{1, all, all};
               }
               // each chunk has as many grains of the vector as fit, or one more
               std::uint64_t const fewer = piece.count / b.grain, more = b.grains - fewer * b.rounds;
-              auto const bytes = [&](std::uint64_t grains) {
-                return head_ + wire::padded(codecs_[ops_.slot_of(k)]->frame_bytes({0, grains * b.grain}, 1));
+              auto const of_grains = [&](std::uint64_t grains) {
+                return head_ + wire::padded(codecs_[ops_.slot_of(k)].frame_bytes({0, grains * b.grain}, 1));
               };
-              return schedule::detail::chunk_run{b.rounds,
-                                                 more * bytes(fewer + 1) + (b.rounds - more) * bytes(fewer),
-                                                 bytes(fewer + (more != 0))};
+              return schedule::detail::chunk_run{
+                  b.rounds, more * of_grains(fewer + 1) + (b.rounds - more) * of_grains(fewer),
+                  of_grains(fewer + (more != 0))};
             }};
   }
-  void combine(segment, bool, std::span<source const>, std::span<std::byte>) override {}
-  void finish(segment, std::span<source const>) override {}
-  payload numbers(segment, std::span<std::byte>) const override { return {}; }
-  void declare(std::span<std::byte>, int) const override {}
 
  private:
   group_places const& places_;
   group_operators const& ops_;
-  std::span<std::unique_ptr<codec> const> codecs_;
+  std::span<counting_codec const> codecs_;
   std::size_t head_;
 };
 

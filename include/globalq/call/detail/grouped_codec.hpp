@@ -7,6 +7,7 @@
 /// that no random tile spans two vectors. Gaps have no values and take no bytes. If a vector's buckets are longer than
 /// the grain, a cut inside it moves to the end of the bucket.
 
+#include "../../operator/detail/inner_frames.hpp"
 #include "opening.hpp"
 #include "setup.hpp"
 
@@ -114,7 +115,7 @@ class grouped_codec final : public codec {
   /// The first vector with a value beyond its type's range, if faults() reports one.
   std::size_t beyond_range() const { return beyond_; }
 
-  std::size_t head_bytes() const override { return varying_ ? wire::long_header_bytes : 0; }
+  std::size_t head_bytes() const override { return inner_frames::head_bytes(varying_); }
   std::size_t length_of(std::span<std::byte const> room, int worker) const override {
     return wire::read_length(room, worker, wire::long_header_bytes, room.size());
   }
@@ -131,20 +132,16 @@ class grouped_codec final : public codec {
     if (part.empty()) return;
     int terms = own ? 1 : 0;
     for (source const& s : sources) terms += s.terms;
-    start(part, sources);
+    begin_inner(part, sources);
     std::size_t at = head_bytes();
     places_->for_each(part, [&](std::size_t k, segment sub) {
       operator_codec& inner = enter(k);
-      auto const frame = out.subspan(at, inner.frame_bytes(sub, terms));
-      inner.combine(sub, own, next(inner, sub), frame);
+      at += combine_inner(inner, sub, own, inner_.next(inner, sub), terms, call_.rank, out.subspan(at));
       collect(k, inner);
-      std::size_t const used = inner.length_of(frame, call_.rank);
-      wire::pad(out.subspan(at), used);
-      at += wire::padded(used);
     });
-    expect_end();
+    inner_.expect_end();
     if (head_bytes() == 0) return;
-    wire::write_header(out, 0, terms, part.count);
+    wire::write_header(out, inner_frames::format, terms, part.count);
     wire::write_length(out, at);
   }
 
@@ -154,14 +151,14 @@ class grouped_codec final : public codec {
 
   void finish_at(segment part, std::span<source const> sources, std::uint64_t to) override {
     if (part.empty()) return;
-    start(part, sources);
+    begin_inner(part, sources);
     std::size_t const from = places_->vector_at(part.first), into = places_->vector_at(to);
     places_->for_each(part, [&](std::size_t k, segment sub) {
       operator_codec& inner = enter(k, k - from + into);
-      inner.finish(sub, next(inner, sub));
+      inner.finish(sub, inner_.next(inner, sub));
       collect(k, inner);
     });
-    expect_end();
+    inner_.expect_end();
   }
 
   payload numbers(segment, std::span<std::byte>) const override { return {}; }
@@ -198,40 +195,9 @@ class grouped_codec final : public codec {
     if ((inner.faults() & kernel::out_of_range) != 0) beyond_ = std::min(beyond_, k);
   }
 
-  /// Validates the headers of frames.
-  void start(segment part, std::span<source const> sources) {
-    sources_.assign(sources.begin(), sources.end());
-    at_.assign(sources.size(), head_bytes());
-    parts_.resize(sources.size());
-    if (head_bytes() == 0) return;
-    for (source const& s : sources) {
-      std::size_t const bytes =
-          wire::read_length(s.frame, s.worker, wire::long_header_bytes, frame_bytes(part, s.terms));
-      wire::check_header(s, 0, part.count, bytes);
-    }
-  }
-
-  /// Frames of the next vector in all sources.
-  std::span<source const> next(operator_codec const& inner, segment sub) {
-    for (std::size_t i = 0; i < sources_.size(); ++i) {
-      source const& s = sources_[i];
-      std::size_t const room = std::min(inner.frame_bytes(sub, s.terms), s.frame.size() - at_[i]);
-      auto const left = s.frame.subspan(at_[i], room);
-      std::size_t const bytes = inner.length_of(left, s.worker);
-      parts_[i] = {left.first(bytes), s.terms, s.worker, s.first};
-      at_[i] = std::min(at_[i] + wire::padded(bytes), s.frame.size());
-    }
-    return parts_;
-  }
-
-  /// A frame must end with its last vector.
-  void expect_end() const {
-    for (std::size_t i = 0; i < sources_.size(); ++i)
-      if (at_[i] != sources_[i].frame.size())
-        fail<frame_error>(
-            {"globalq: decode: bad frame from worker ", sources_[i].worker, ": ",
-             sources_[i].frame.size() - at_[i],
-             " bytes follow its last vector; the bytes are corrupt or were made by another operator"});
+  void begin_inner(segment part, std::span<source const> sources) {
+    inner_.begin(part, sources, head_bytes(), wire::long_header_bytes,
+                 [&](int terms) { return frame_bytes(part, terms); });
   }
 
   group_operators ops_;
@@ -245,8 +211,7 @@ class grouped_codec final : public codec {
   bool varying_ = false;
   std::uint32_t faults_ = 0;
   std::size_t beyond_ = 0;
-  std::vector<source> sources_, parts_;
-  std::vector<std::size_t> at_;  ///< first byte of the next vector's frame, for each source
+  inner_frames inner_;
 };
 
 }  // namespace GLOBALQ_ABI::detail

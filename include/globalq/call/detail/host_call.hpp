@@ -64,9 +64,10 @@ class host_call {
     }
     std::uint64_t values = 0;
     for (auto const& m : members) values += m.length;
-    meter_.watch(workers_, setup_.operation, ops.reported_step(step), values, !ops.round(), [&] {
-      guarded([&] { informing(workers_, [&] { exchange({schedule, members, ops, step}); }); });
-    });
+    auto const watched =
+        meter_.watch(workers_, setup_.operation, ops.reported_step(step), values, !ops.round());
+    float_environment const exact;
+    informing(workers_, memory_, [&] { exchange({schedule, members, ops, step}); });
   }
 
   /// Handles a call whose arguments are refused: informs the other workers, which would wait otherwise.
@@ -103,12 +104,6 @@ class host_call {
  private:
   std::string refusal_message(std::string const& why) const {
     return worker_message(setup_.operation, workers_.rank(), workers_.size(), why);
-  }
-
-  template <class F>
-  void guarded(F const& f) {
-    float_environment const exact;
-    transport::keeping_reused(workers_, memory_, f);
   }
 
   /// Memory that a transfer may still access if a call is given up.

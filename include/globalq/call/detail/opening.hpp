@@ -233,6 +233,12 @@ inline void informing(transport::endpoint& workers, std::invocable auto const& f
   }
 }
 
+/// As above, with memory that calls reuse; see transport::keeping_reused.
+template <class Memory>
+void informing(transport::endpoint& workers, std::shared_ptr<Memory>& memory, std::invocable auto const& f) {
+  informing(workers, [&] { transport::keeping_reused(workers, memory, f); });
+}
+
 /// Whether workers agree in everything except their operators.
 inline bool only_operators_differ(std::span<opening_record const> all) {
   opening_record const& a = all[0];

@@ -77,14 +77,13 @@ class stream_call {
       used_.add(step.value, 1);
     }
     noting_failure([&] {
-      meter_.watch(workers_, setup_.operation, step.where == nullptr ? step.value : 0, length,
-                   !setup_.facts.rounds(), [&] {
-                     enqueue(schedule, x, y, length, step, capturing);
-                     if (!meter_.waits()) return;
-                     settle();
-                     meter_.report().failed = good() ? 0 : 1;  // the next call throws it
-                     if (report_.word()->non_finite) meter_.not_finite(report_.word()->brought);
-                   });
+      auto const watched = meter_.watch(workers_, setup_.operation, step.where == nullptr ? step.value : 0,
+                                        length, !setup_.facts.rounds());
+      enqueue(schedule, x, y, length, step, capturing);
+      if (!meter_.waits()) return;
+      settle();
+      meter_.report().failed = good() ? 0 : 1;  // the next call throws it
+      if (report_.word()->non_finite) meter_.not_finite(report_.word()->brought);
     });
   }
 

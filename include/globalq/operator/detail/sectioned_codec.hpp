@@ -12,12 +12,10 @@
 /// A frame without float32 numbers is identical to the operator's.
 
 #include "floats_codec.hpp"
+#include "inner_frames.hpp"
 
-#include <algorithm>
-#include <cstring>
 #include <memory>
 #include <utility>
-#include <vector>
 
 namespace GLOBALQ_ABI::detail {
 
@@ -44,21 +42,17 @@ class sectioned_codec : public operator_codec {
     if (plain.empty()) {
       quantized_->combine(quantized, own, sources, out);
     } else {
-      split(part, quantized, plain, sources);
+      std::size_t const head = begin_inner(part, plain, sources);
       int const terms = terms_of(own, sources);
-      std::size_t const head = head_bytes() == 0 ? 0 : wire::long_header_bytes;
-      std::size_t used = 0;
-      if (!quantized.empty()) {
-        auto const frame = out.subspan(head, quantized_->frame_bytes(quantized, terms));
-        quantized_->combine(quantized, own, first_, frame);
-        used = quantized_->length_of(frame, call_.rank);
-        wire::pad(out.subspan(head), used);
-      }
-      auto const numbers = out.subspan(head + wire::padded(used), plain_.frame_bytes(plain, terms));
-      plain_.combine(plain, own, second_, numbers);
+      std::size_t at = head;
+      if (!quantized.empty())
+        at += combine_inner(*quantized_, quantized, own, inner_.next(*quantized_, quantized), terms,
+                            call_.rank, out.subspan(head));
+      auto const numbers = out.subspan(at, plain_.frame_bytes(plain, terms));
+      plain_.combine(plain, own, inner_.rest(), numbers);
       if (head != 0) {
-        wire::write_header(out, several, terms, part.count);
-        wire::write_length(out, head + wire::padded(used) + numbers.size());
+        wire::write_header(out, inner_frames::format, terms, part.count);
+        wire::write_length(out, at + numbers.size());
       }
     }
     collect_faults();
@@ -69,9 +63,9 @@ class sectioned_codec : public operator_codec {
     if (plain.empty()) {
       quantized_->finish(quantized, sources);
     } else {
-      split(part, quantized, plain, sources);
-      quantized_->finish(quantized, first_);
-      plain_.finish(plain, second_);
+      begin_inner(part, plain, sources);
+      if (!quantized.empty()) quantized_->finish(quantized, inner_.next(*quantized_, quantized));
+      plain_.finish(plain, inner_.rest());
     }
     collect_faults();
   }
@@ -93,37 +87,19 @@ class sectioned_codec : public operator_codec {
   }
 
  private:
-  static constexpr std::uint8_t several = 0;  ///< wire format of a frame of frames
-
-  /// Finds the frames inside the sources. The codec that reads a frame checks it.
-  /// @throws frame_error that names the worker, if the outer frame is bad
-  void split(segment part, segment quantized, segment plain, std::span<source const> sources) {
-    first_.clear();
-    second_.clear();
-    for (source const& s : sources) {
-      std::size_t at = 0;
-      if (head_bytes() != 0) {
-        std::size_t const length = wire::read_length(s.frame, s.worker, sections{{}, plain}.bytes(true, 0),
-                                                     frame_bytes(part, s.terms));
-        wire::check_header(s, several, part.count, length);
-        at = wire::long_header_bytes;
-      }
-      if (!quantized.empty()) {
-        auto const room =
-            s.frame.subspan(at, std::min(quantized_->frame_bytes(quantized, s.terms), s.frame.size() - at));
-        std::size_t const used = quantized_->length_of(room, s.worker);
-        first_.push_back({room.first(used), s.terms, s.worker, s.first});
-        at = std::min(at + wire::padded(used), s.frame.size());
-      }
-      second_.push_back({s.frame.subspan(at), s.terms, s.worker, s.first});
-    }
+  /// @returns the bytes before the inner frames
+  std::size_t begin_inner(segment part, segment plain, std::span<source const> sources) {
+    std::size_t const head = inner_frames::head_bytes(head_bytes() != 0);
+    inner_.begin(part, sources, head, sections{{}, plain}.bytes(true, 0),
+                 [&](int terms) { return frame_bytes(part, terms); });
+    return head;
   }
 
   void collect_faults() { faults_ |= quantized_->faults() | plain_.faults(); }
 
   std::unique_ptr<operator_codec> quantized_;
   floats_codec plain_;
-  std::vector<source> first_, second_;  ///< the frames inside the sources of a call
+  inner_frames inner_;
 };
 
 /// The codec of float32_tail: whole buckets by an operator, the remaining values as float32.

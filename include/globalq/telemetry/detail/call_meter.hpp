@@ -42,13 +42,35 @@ class call_meter {
     report_.non_finite_rank = rank;
   }
 
-  /// @brief Runs f() as a call.
+  /// @brief A call, until it goes out of scope.
+  template <class T>
+  class observed {
+   public:
+    /// @param meter  null: nothing observes the call
+    observed(call_meter* meter, T const& workers)
+        : meter_(meter),
+          workers_(workers),
+          sent_(meter == nullptr ? 0 : bytes_sent_by(workers)),
+          exceptions_(std::uncaught_exceptions()) {}
+    observed(observed const&) = delete;
+    observed& operator=(observed const&) = delete;
+    ~observed() {
+      if (meter_ != nullptr)
+        meter_->end(bytes_sent_by(workers_) - sent_, std::uncaught_exceptions() > exceptions_);
+    }
+
+   private:
+    call_meter* meter_;
+    T const& workers_;
+    std::uint64_t sent_;
+    int exceptions_;
+  };
   /// @param plain  whether the operator is float32
-  template <class T, class F>
-  auto watch(T const& workers, char const* operation, std::uint64_t step, std::uint64_t values, bool plain,
-             F const& f) {
+  template <class T>
+  [[nodiscard]] observed<T> watch(T const& workers, char const* operation, std::uint64_t step,
+                                  std::uint64_t values, bool plain) {
     bool const profiled = Kokkos::Tools::profileLibraryLoaded();
-    if (to_ == nullptr && !profiled) return f();
+    if (to_ == nullptr && !profiled) return {nullptr, workers};
     report_ = {};
     report_.operation = operation;
     report_.step = step;
@@ -57,13 +79,11 @@ class call_meter {
     report_.uncompressed = plain ? 1 : 0;
     timed_ = to_ != nullptr;
     profiled_ = profiled;
-    std::uint64_t const sent = bytes_sent_by(workers);
     if (profiled_) Kokkos::Tools::pushRegion(std::string("globalq::") + operation);
     watching_ = true;
     wait();
     began_ = since_ = clock::now();
-    ending<T> const end{*this, workers, sent, std::uncaught_exceptions()};
-    return f();
+    return {this, workers};
   }
 
   /// @brief A phase, until it goes out of scope; the enclosing phase pauses.
@@ -90,15 +110,6 @@ class call_meter {
   [[nodiscard]] scope enter(phase p) { return {*this, p}; }
 
  private:
-  template <class T>
-  struct ending {
-    call_meter& meter;
-    T const& workers;
-    std::uint64_t sent;
-    int exceptions;
-    ~ending() { meter.end(bytes_sent_by(workers) - sent, std::uncaught_exceptions() > exceptions); }
-  };
-
   template <class T>
   static std::uint64_t bytes_sent_by([[maybe_unused]] T const& workers) {
     if constexpr (transport::OwnBytesSent<T>)

@@ -44,12 +44,11 @@ class layered_plan {
     p.workers = n;
     globalq::detail::schedule_facts const facts = schedule_.facts(n);
     std::vector<std::pair<int, int>> const additions = schedule_.additions(n);
-    std::vector<std::unique_ptr<codec>> codecs;
+    std::vector<globalq::detail::counting_codec> codecs;
     bool varying = false;
     for (std::size_t k = 0; k < model_.size(); ++k) {
       layer_operator const& s = layers_[k];
-      codecs.push_back(
-          std::make_unique<globalq::detail::counting_codec>(s.facts, s.resolved.size, model_[k].type));
+      codecs.push_back(globalq::detail::counting(s.facts, s.resolved.size, model_[k].type));
       varying = varying || s.facts.most_bytes != nullptr;
       p.length += model_[k].size;
       if (model_[k].size == 0) continue;
@@ -61,7 +60,7 @@ class layered_plan {
       p.bytes_are_most = p.bytes_are_most || s.facts.most_bytes != nullptr;
     }
     p.iterations_factor = 1 + n * p.theta;
-    globalq::detail::counting_group group(places, ops, codecs, varying);
+    globalq::detail::counting_group const group(places, ops, codecs, varying);
     int const parts = schedule_.parts(n);
     ::globalq::partition const cut(places.length(), parts, ops.grain, ops.chunk_values);
     globalq::detail::opening_bytes before(n);
@@ -78,14 +77,15 @@ class layered_plan {
     auto const sums_of = [&](::globalq::partition const& pieces, int count) {
       return sums_sizes(members, pieces, count);
     };
+    globalq::detail::counting_codec frames = group.frames();
     auto const most = schedule_.busiest(
-        n, cut, group, group.sizes(cut, parts),
+        n, cut, frames, group.sizes(cut, parts),
         globalq::detail::call_bytes_before(schedule_, n, before, places.length(), chunk_bytes_, sums_of));
     p.bytes_sent = most.sent;
     p.workspace_bytes = most.held;
     if (p.length > 0)
-      p.bits_per_value = 8.0 * static_cast<double>(group.frame_bytes({0, places.length()}, 1)) /
-                         static_cast<double>(p.length);
+      p.bits_per_value =
+          8.0 * static_cast<double>(group.bytes({0, places.length()})) / static_cast<double>(p.length);
     return p;
   }
 
@@ -98,8 +98,8 @@ class layered_plan {
     globalq::detail::group_operators const ops{{&plain, 1}, {}, 0, random::tile_values, 0};
     globalq::detail::group_places places;
     places.place(members, ops);
-    std::unique_ptr<codec> const codecs[] = {
-        std::make_unique<globalq::detail::counting_codec>(plain_.facts, 0, dtype::float32)};
+    globalq::detail::counting_codec const codecs[] = {
+        globalq::detail::counting(plain_.facts, 0, dtype::float32)};
     return globalq::detail::counting_group(places, ops, codecs, false).sizes(cut, parts);
   }
 
