@@ -5,9 +5,9 @@
 
 #include "handles.hpp"
 
-#include <globalq/baseline/state.hpp>
 #include <globalq/call/options.hpp>
 #include <globalq/call/vector_group.hpp>
+#include <globalq/core/saved_state.hpp>
 #include <globalq/named/operators.hpp>
 #include <globalq/plan/plan.hpp>
 #include <globalq/schedule/any.hpp>
@@ -52,7 +52,7 @@ struct globalq_call {
   }
   virtual char const* operator_name(std::size_t layer) const = 0;
   virtual std::vector<std::byte> save() const { return {}; }
-  virtual void load(std::vector<globalq::baseline::state> const& states) { static_cast<void>(states); }
+  virtual void load(std::vector<globalq::saved_state> const& states) { static_cast<void>(states); }
 
   std::shared_ptr<globalq_c::link> behind;  ///< destroyed last
   globalq::telemetry seen;
@@ -61,6 +61,11 @@ struct globalq_call {
 };
 
 namespace globalq_c {
+
+/// The bytes of a state, none if it has no entries.
+inline std::vector<std::byte> saved_bytes(gq::saved_state const& s) {
+  return s.size() == 0 ? std::vector<std::byte>() : s.bytes();
+}
 
 /// An operator and its default schedule.
 struct choice {

@@ -105,63 +105,20 @@ class error_feedback {
   /// @brief Restores a state that was saved by the same number of workers or another one.
   ///
   /// Layers are found by name, wherever they are now; one that the compressor sends without a residual may be missing.
-  /// With the same number of workers, each restores its own state, bit for bit. With another number, every worker takes
-  /// the mean of all old workers' residuals (added in double in rank order). This keeps the mean of the residuals,
-  /// which is what enters the mean of the vectors; of all ways to do so it has the least sum of squares, and all new
-  /// workers are alike.
+  /// With another number of workers, residuals are the mean of the old ones (globalq::checkpoint).
   /// @param saved    the worker's own state, or the states of all old workers in any order
   /// @param workers  the current number of workers
   /// @throws frame_error if layers are missing or have other sizes; configuration_error if a worker's state is missing
   ///         or occurs twice. Nothing is changed then.
   void load(std::span<state const> saved, int workers, int rank) {
-    state const self(workers, rank);  // throws if there is no such rank
-    if (saved.empty())
-      throw configuration_error("globalq: error_feedback::load: there is no state; pass a saved one");
-    int const before = saved[0].workers();
-    std::vector<state const*> of;  // by rank; its length does not depend on the claimed number of workers
-    for (state const& s : saved) {
-      if (s.workers() != before)
-        throw configuration_error("globalq: error_feedback::load: states of " + std::to_string(before) +
-                                  " and of " + std::to_string(s.workers()) +
-                                  " workers; load states of one checkpoint");
-      of.push_back(&s);
-    }
-    std::sort(of.begin(), of.end(), [](state const* a, state const* b) { return a->rank() < b->rank(); });
-    for (std::size_t k = 1; k < of.size(); ++k)
-      if (of[k]->rank() == of[k - 1]->rank())
-        throw configuration_error("globalq: error_feedback::load: the state of worker " +
-                                  std::to_string(of[k]->rank()) + " occurs twice; load each state once");
-    bool const same = before == workers;
-    if (same) std::erase_if(of, [&](state const* s) { return s->rank() != rank; });
-    int const first = same ? rank : 0, end = same ? rank + 1 : before;
-    for (int r = first; r < end; ++r) {
-      auto const k = static_cast<std::size_t>(r - first);
-      if (k == of.size() || of[k]->rank() != r)
-        throw configuration_error(
-            "globalq: error_feedback::load: the state of worker " + std::to_string(r) + " of " +
-            std::to_string(before) + " is missing; " +
-            (same ? "load the state of this rank" : "another number of workers needs all states"));
-    }
-    state const& own = *of[0];
+    checkpoint const from(saved, workers, rank, "error_feedback::load");
     std::vector<float> errors(error_.size());
     for (std::size_t k = 0; k < layers().size(); ++k) {
       adapt::layer const& l = layers()[k];
-      if (!own.contains(key(l)) && sends_all(k)) continue;
-      auto const to = std::span(errors).subspan(l.offset, l.size);
-      if (same) {
-        auto const from = own.get(key(l), l.size);
-        std::copy(from.begin(), from.end(), to.begin());
-        continue;
-      }
-      std::vector<double> sums(l.size);
-      for (state const* s : of) {
-        auto const from = s->get(key(l), l.size);
-        for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += static_cast<double>(from[i]);
-      }
-      for (std::size_t i = 0; i < sums.size(); ++i)
-        to[i] = static_cast<float>(sums[i] / static_cast<double>(before));
+      if (!from.own().contains(key(l)) && sends_all(k)) continue;
+      from.read(key(l), std::span(errors).subspan(l.offset, l.size));
     }
-    if constexpr (requires { inner_.load(own); }) inner_.load(own);
+    if constexpr (requires { inner_.load(from.own()); }) inner_.load(from.own());
     error_ = std::move(errors);
     std::fill(sum_.begin(), sum_.end(), 0.0F);
   }
