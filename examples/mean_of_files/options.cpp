@@ -124,6 +124,10 @@ void read_texts(CLI::App const& app, settings& chosen, texts const& text) {
                           "is decided by operator " + text.named,
                           "leave it out, or leave out operator and choose all parts");
     gq::named::named_operator const named = gq::named::read_operator(text.named);
+    if (named.feedback > 0)
+      gq::named::refuse("operator", text.named,
+                        "keeps residuals for later calls, and this program makes one call",
+                        "leave feedback out");
     std::string const reduce = chosen.words.reduce;
     chosen.words = named.words;
     chosen.words.reduce = reduce;

@@ -192,9 +192,10 @@ std::string row(std::string_view example) {
   if (op.words.bucket != 0) norm += ", buckets of " + std::to_string(op.words.bucket);
   if (op.words.tail != "own") norm += ", tail " + op.words.tail;
   return cells({"`" + std::string(example) + "`", levels(op, plan), floats ? "none" : norm,
-                plain ? "none" : op.words.rounding, text("%.4g", bits),
-                floats ? gq::name_of(quantizer.facts().floats.type) : op.words.wire, gq::name_of(plan.reduce),
-                schedules(op, quantizer), omega, theta, shares[0], shares[1], shares[2]});
+                plain ? "none" : op.words.rounding + (op.feedback > 0 ? ", feedback" : ""),
+                text("%.4g", bits), floats ? gq::name_of(quantizer.facts().floats.type) : op.words.wire,
+                gq::name_of(plan.reduce), schedules(op, quantizer), omega, theta, shares[0], shares[1],
+                shares[2]});
 }
 
 std::string page() {

@@ -12,6 +12,7 @@
 #include "operator/any_quantizer.hpp"
 #include "operator/centered.hpp"
 #include "operator/clip.hpp"
+#include "operator/error_feedback.hpp"
 #include "operator/float32_tail.hpp"
 #include "operator/kernels.hpp"
 #include "operator/operators.hpp"

@@ -422,7 +422,7 @@ class Mean(Call):
         return lambda handle, step: library.globalq_call_run(handle, vectors, len(pairs), step)
 
     def save(self):
-        """Returns the residuals of this worker (of layers with a compressor) as bytes; b"" if there are none."""
+        """Returns the residuals of this worker (of compressors and operators with error feedback) as bytes; b"" if there are none."""
         size = ctypes.c_size_t()
         with self._open() as handle:
             check(library.globalq_call_save(handle, None, ctypes.byref(size)))
@@ -435,6 +435,7 @@ class Mean(Call):
         had other layers of the model.
 
         states: a list with the bytes of this worker; if the number of workers was different, the bytes of all of those workers.
+        [] makes a call without compressors forget its residuals.
         """
         if not isinstance(states, (list, tuple)) or not all(isinstance(state, (bytes, bytearray)) for state in states):
             raise c.ConfigurationError("globalq: load() takes a list of states that save() returned as bytes, [state] for one")

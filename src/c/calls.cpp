@@ -106,6 +106,10 @@ class mean_of_vectors final : public globalq_call {
   }
   gq::plan plan(std::uint64_t length, gq::dtype type) const override { return mean_->plan(length, type); }
   char const* operator_name(std::size_t) const override { return name_.c_str(); }
+  std::vector<std::byte> save() const override { return saved_bytes(mean_->save()); }
+  void load(std::vector<gq::saved_state> const& states) override {
+    states.empty() ? mean_->forget_residuals() : mean_->load(states);
+  }
 
  private:
   std::string name_;
@@ -157,6 +161,10 @@ class call_of_shards final : public globalq_call {
       return call_->plan(length, type);
   }
   char const* operator_name(std::size_t) const override { return name_.c_str(); }
+  std::vector<std::byte> save() const override { return saved_bytes(call_->save()); }
+  void load(std::vector<gq::saved_state> const& states) override {
+    states.empty() ? call_->forget_residuals() : call_->load(states);
+  }
 
  private:
   std::string name_;
@@ -186,6 +194,10 @@ class call_of_vector final : public globalq_call {
     });
   }
   char const* operator_name(std::size_t) const override { return name_.c_str(); }
+  std::vector<std::byte> save() const override { return saved_bytes(call_->save()); }
+  void load(std::vector<gq::saved_state> const& states) override {
+    states.empty() ? call_->forget_residuals() : call_->load(states);
+  }
 
  private:
   std::string name_;
@@ -375,14 +387,14 @@ globalq_status globalq_call_load(globalq_call* call, globalq_bytes const* states
   return guarded([&] {
     globalq_call& c = expect(operation, "call", call);
     turn const mine(operation, *c.behind);
-    std::vector<gq::baseline::state> of_workers;
+    std::vector<gq::saved_state> of_workers;
     for (globalq_bytes const& b :
          std::span(count == 0 ? nullptr : &expect(operation, "states", states), count)) {
       if (b.size == 0) continue;
       if (b.bytes == nullptr)
         refuse(operation, std::to_string(b.size) + " bytes of a state at NULL", "pass the saved bytes");
-      auto one = gq::baseline::state::parse({static_cast<std::byte const*>(b.bytes), b.size});
-      auto const same = std::find_if(of_workers.begin(), of_workers.end(), [&](gq::baseline::state const& s) {
+      auto one = gq::saved_state::parse({static_cast<std::byte const*>(b.bytes), b.size});
+      auto const same = std::find_if(of_workers.begin(), of_workers.end(), [&](gq::saved_state const& s) {
         return s.rank() == one.rank() && s.workers() == one.workers();
       });
       if (same == of_workers.end())

@@ -119,6 +119,7 @@ class layered_call final : public globalq_call {
     // a NaN in one layer makes all layers NaN, and no compressor keeps the residual of such a step
     std::size_t done = 0;
     auto const undo = [&] {
+      if (mean_) mean_->undo();
       while (done != 0) compressors_[--done]->undo();
     };
     auto const is_lost = [&] { return seen.total().non_finite != before; };
@@ -128,7 +129,7 @@ class layered_call final : public globalq_call {
         gq::detail::informing(workers, [&] { compressors_[done]->run(group.members(), step); });
         if ((lost = is_lost())) break;
       }
-    } catch (gq::non_finite_error const&) {
+    } catch (...) {
       undo();
       throw;
     }
@@ -149,12 +150,13 @@ class layered_call final : public globalq_call {
     return mean_->operator_name(numbers_[layer]).c_str();
   }
   std::vector<std::byte> save() const override {
-    if (compressors_.empty()) return {};
-    gq::baseline::state kept(behind->endpoint->size(), behind->endpoint->rank());
+    gq::saved_state kept(behind->endpoint->size(), behind->endpoint->rank());
+    if (mean_) kept.add(mean_->save());
     for (auto const& c : compressors_) kept.add(c->save());
-    return kept.bytes();
+    return saved_bytes(kept);
   }
-  void load(std::vector<gq::baseline::state> const& states) override {
+  void load(std::vector<gq::saved_state> const& states) override {
+    if (mean_) states.empty() ? mean_->forget_residuals() : mean_->load(states);
     for (auto const& c : compressors_) c->load(states);
   }
 

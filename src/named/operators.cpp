@@ -8,6 +8,7 @@
 #include <globalq/named/text.hpp>
 
 #include <globalq/operator/centered.hpp>
+#include <globalq/operator/error_feedback.hpp>
 #include <globalq/operator/operators.hpp>
 
 #include <algorithm>
@@ -31,8 +32,13 @@ arguments arguments::read(std::string_view text, std::span<parameter const> para
   bool first = text[end] == ':';
   for (std::string_view const part : split(text.substr(end + 1), ',')) {
     std::size_t const equals = part.find('=');
+    auto const alone = std::find_if(parameters.begin(), parameters.end(), [&](parameter const& each) {
+      return !each.bare.empty() && each.name == part;
+    });
     if (equals != std::string_view::npos)
       with.set(part.substr(0, equals), part.substr(equals + 1));
+    else if (alone != parameters.end())
+      with.set(part, alone->bare);
     else if (first && !parameters.empty())
       with.set(parameters[0].name, part);
     else
@@ -62,6 +68,12 @@ std::string const& arguments::text(std::string_view name) const {
   for (std::size_t k = 0; k < values_.size(); ++k)
     if (parameters_[k].name == name) return values_[k];
   throw std::logic_error{"named: an operator reads a parameter that it does not list"};
+}
+
+bool arguments::given(std::string_view name) const {
+  for (std::size_t k = 0; k < values_.size(); ++k)
+    if (parameters_[k].name == name) return given_[k];
+  return false;
 }
 
 bool arguments::has(std::string_view name) const {
@@ -206,16 +218,36 @@ std::string unbiased_rounding_in(arguments const& with) {
   return std::string{unbiased_roundings[with.one_of("rounding", unbiased_roundings)]};
 }
 
-constexpr parameter global_uniform_parameters[] = {
-    integer_bits,  all_levels, order_of("inf"), across_workers, bucket_of("0"), unbiased_rounding_parameter,
-    tail_parameter};
+constexpr parameter feedback_parameter{"feedback", "0",
+                                       "0, or a number above 0 and at most 1; alone it means 1",
+                                       "adds to each vector what earlier frames of it left out, times this "
+                                       "number (decay); rounds to nearest unless "
+                                       "rounding is set; 0: does not",
+                                       "1"};
+double feedback_in(arguments const& with) {
+  double decay = 0;
+  if (!is_number(std::string_view{with.text("feedback")}, decay) || !(decay >= 0 && decay <= 1) ||
+      (decay > 0 && static_cast<float>(decay) == 0))
+    with.refuse_value("feedback");
+  return decay;
+}
+/// @param asked  the rounding that the text sets, or the default
+std::string rounding_with_feedback(arguments const& with, std::string asked) {
+  return feedback_in(with) > 0 && !with.given("rounding") ? "nearest" : asked;
+}
+
+constexpr parameter global_uniform_parameters[] = {integer_bits,       all_levels,
+                                                   order_of("inf"),    across_workers,
+                                                   bucket_of("0"),     unbiased_rounding_parameter,
+                                                   feedback_parameter, tail_parameter};
 constexpr std::string_view global_uniform_examples[] = {"global-uniform", "global-uniform:8,q=2,p=2",
                                                         "global-uniform:4,bucket=128",
                                                         "global-uniform:8,rounding=correlated"};
 named_operator make_global_uniform(arguments const& with) {
   std::string const wire = any_wire(with);
   return {
-      {global_norm(with), sized("uniform", with), unbiased_rounding_in(with), wire, "auto", bucket_in(with)},
+      {global_norm(with), sized("uniform", with), rounding_with_feedback(with, unbiased_rounding_in(with)),
+       wire, "auto", bucket_in(with)},
       wire.starts_with("int") ? "ring" : "sra"};  // packed codes are requantized; sra adds with one rounding
 }
 
@@ -332,9 +364,10 @@ named_operator make_qsdp_grid(arguments const& with) {
           "ring"};
 }
 
-constexpr parameter cgx_parameters[] = {four_bits, bucket_of("128"), rounding_parameter, scale_parameter,
-                                        tail_parameter};
-constexpr std::string_view cgx_examples[] = {"cgx:4", "cgx:4,rounding=nearest", "cgx:4,scale=min-max"};
+constexpr parameter cgx_parameters[] = {four_bits,       bucket_of("128"),   rounding_parameter,
+                                        scale_parameter, feedback_parameter, tail_parameter};
+constexpr std::string_view cgx_examples[] = {"cgx:4", "cgx:4,rounding=nearest", "cgx:4,scale=min-max",
+                                             "cgx:2,feedback"};
 named_operator make_cgx(arguments const& with) {
   bool const centered = with.one_of("scale", scales) == 1;
   std::string const wire = short_wire(with);
@@ -346,7 +379,11 @@ named_operator make_cgx(arguments const& with) {
       odd.push_back(static_cast<double>(k) / static_cast<double>((1ULL << bits) - 1));
     levels = joined("symmetric:", odd);
   }
-  return {{"local:inf", levels, rounding_in(with), wire, "auto", bucket_in(with)}, "sra", 0, centered};
+  return {
+      {"local:inf", levels, rounding_with_feedback(with, rounding_in(with)), wire, "auto", bucket_in(with)},
+      "sra",
+      0,
+      centered};
 }
 
 /// The levels from which learning starts: powers of 1/2, or of 3/4 if those would become too small.
@@ -395,6 +432,7 @@ named_operator make_alq(arguments const& with) {
           "allgather",
           0,
           false,
+          0,
           learns(with, learning::way::levels, given)};
 }
 
@@ -426,6 +464,7 @@ named_operator make_amq(arguments const& with) {
           "allgather",
           0,
           false,
+          0,
           learns(with, learning::way::multiplier, given)};
 }
 
@@ -433,28 +472,32 @@ named_operator make_amq(arguments const& with) {
 constexpr parameter block_parameter{"block", "32", "1 to 2^48",
                                     "number of consecutive values that share a scale"};
 named_operator make_block_scaled(std::string const& format, std::string const& bits, arguments const& with) {
-  return {{"shared-exponent", format, std::string{roundings[with.one_of("rounding", roundings)]},
-           "packed:" + bits, "auto", with.number("block", 1, largest_bucket)},
+  return {{"shared-exponent", format, rounding_with_feedback(with, rounding_in(with)), "packed:" + bits,
+           "auto", with.number("block", 1, largest_bucket)},
           "sra"};
 }
 
-constexpr parameter mxfp4_parameters[] = {block_parameter, rounding_parameter};
+constexpr parameter mxfp4_parameters[] = {block_parameter, rounding_parameter, feedback_parameter};
 constexpr std::string_view mxfp4_examples[] = {"mxfp4"};
 named_operator make_mxfp4(arguments const& with) { return make_block_scaled("e2m1", "4", with); }
 
 constexpr std::string_view format_meaning =
     "format of a value: eXmY has X bits of exponent and Y bits of mantissa";
 constexpr std::string_view mxfp6_formats[] = {"e2m3", "e3m2"};
-constexpr parameter mxfp6_parameters[] = {
-    {"format", "e2m3", "e2m3 or e3m2", format_meaning}, block_parameter, rounding_parameter};
+constexpr parameter mxfp6_parameters[] = {{"format", "e2m3", "e2m3 or e3m2", format_meaning},
+                                          block_parameter,
+                                          rounding_parameter,
+                                          feedback_parameter};
 constexpr std::string_view mxfp6_examples[] = {"mxfp6", "mxfp6:e3m2"};
 named_operator make_mxfp6(arguments const& with) {
   return make_block_scaled(std::string{mxfp6_formats[with.one_of("format", mxfp6_formats)]}, "6", with);
 }
 
 constexpr std::string_view mxfp8_formats[] = {"e4m3", "e5m2"};
-constexpr parameter mxfp8_parameters[] = {
-    {"format", "e4m3", "e4m3 or e5m2", format_meaning}, block_parameter, rounding_parameter};
+constexpr parameter mxfp8_parameters[] = {{"format", "e4m3", "e4m3 or e5m2", format_meaning},
+                                          block_parameter,
+                                          rounding_parameter,
+                                          feedback_parameter};
 constexpr std::string_view mxfp8_examples[] = {"mxfp8", "mxfp8:e5m2"};
 named_operator make_mxfp8(arguments const& with) {
   return make_block_scaled(std::string{mxfp8_formats[with.one_of("format", mxfp8_formats)]}, "8", with);
@@ -638,6 +681,7 @@ std::span<entry const> operators() { return registry; }
 globalq::any_quantizer operator_of(named_operator const& asked) {
   globalq::any_quantizer op = make(asked.words);
   if (asked.centered) op = globalq::centered{op};
+  if (asked.feedback > 0) op = globalq::error_feedback{op, {.decay = static_cast<float>(asked.feedback)}};
   double const clip[] = {asked.clip};
   if (asked.clip > 0) op = op.after(joined("clip:", clip));
   if (asked.learns)
@@ -656,6 +700,7 @@ named_operator read_operator(std::string_view text) {
   try {
     named_operator chosen = found->make(with);
     if (with.has("tail")) chosen.words.tail = tails[with.one_of("tail", tails)];
+    if (with.has("feedback")) chosen.feedback = feedback_in(with);
     static_cast<void>(make(chosen.words));  // validates the parts now
     return chosen;
   } catch (globalq::configuration_error const& problem) {

@@ -133,6 +133,48 @@ TEST(C, layers_have_operators_and_types_of_their_own) {
   EXPECT_EQ(ended, GLOBALQ_OK) << text;
 }
 
+/// A second call with the loaded state goes on with the bits of the first; so do layers beside compressors, where there are any.
+TEST(C, calls_hand_on_the_residuals_of_error_feedback) {
+  std::uint64_t const shape[] = {300};
+  for (bool const by_layers : {false, true})
+    for (globalq_kind kind : {GLOBALQ_MEAN, GLOBALQ_REDUCE_SCATTER, GLOBALQ_BROADCAST}) {
+      if (by_layers && kind != GLOBALQ_MEAN) continue;
+      auto const [ended, text] = run(way::threads, 3, [&](globalq_workers* w) {
+        globalq_settings const s = settings_of("cgx:2,feedback");
+        globalq_layer const layer{"a", shape, 1, GLOBALQ_FLOAT32, nullptr};
+        call_handle one, two;
+        for (call_handle* each : {&one, &two})
+          if (auto const made = globalq_call_create(w, kind, &s, by_layers ? &layer : nullptr,
+                                                    by_layers ? 1 : 0, &each->call))
+            return made;
+        auto const step_of = [&](globalq_call* call, std::uint64_t step) {
+          auto x = values(300, globalq_rank(w) + 10 * static_cast<int>(step));
+          globalq_vector const v{x.data(), x.data(), x.size(), GLOBALQ_FLOAT32};
+          EXPECT_EQ(globalq_call_run(call, &v, 1, step), GLOBALQ_OK);
+          return x;
+        };
+        for (std::uint64_t step = 0; step < 3; ++step) step_of(one.call, step);
+        std::size_t size = 0;
+        EXPECT_EQ(globalq_call_save(one.call, nullptr, &size), GLOBALQ_OK);
+        EXPECT_GT(size, 1000U);
+        std::vector<char> kept(size);
+        EXPECT_EQ(globalq_call_save(one.call, kept.data(), &size), GLOBALQ_OK);
+        globalq_bytes const state{kept.data(), kept.size()};
+        EXPECT_EQ(globalq_call_load(two.call, &state, 1), GLOBALQ_OK);
+        for (std::uint64_t step = 3; step < 6; ++step)
+          EXPECT_EQ(step_of(one.call, step), step_of(two.call, step));
+        EXPECT_EQ(globalq_call_load(two.call, nullptr, 0), GLOBALQ_OK);  // forgets
+        call_handle fresh;
+        if (auto const made = globalq_call_create(w, kind, &s, by_layers ? &layer : nullptr,
+                                                  by_layers ? 1 : 0, &fresh.call))
+          return made;
+        EXPECT_EQ(step_of(two.call, 6), step_of(fresh.call, 6));
+        return GLOBALQ_OK;
+      });
+      EXPECT_EQ(ended, GLOBALQ_OK) << text;
+    }
+}
+
 #if defined(GLOBALQ_HAS_EIGEN)
 TEST(C, compressors_have_the_bits_of_the_library_and_hand_on_what_they_keep) {
   constexpr int workers = 2;

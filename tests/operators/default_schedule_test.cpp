@@ -151,6 +151,7 @@ TEST(DefaultSchedule, of_two_workers_hardly_matters_to_bytes_and_allgather_has_t
     if (least.bytes_are_most) continue;
     for (char const* schedule : schedules) {
       gq::plan const p = plan_of(schedule);
+      if (!p.fits) continue;  // error feedback on ring and tree
       auto const bytes = static_cast<double>(least.bytes_sent);
       EXPECT_NEAR(static_cast<double>(p.bytes_sent), bytes, 0.01 * bytes) << name << " on " << schedule;
       EXPECT_FALSE(p.theta < least.theta) << name << " on " << schedule;  // may be NaN

@@ -313,7 +313,8 @@ typedef struct globalq_bytes {
   size_t size;
 } globalq_bytes;
 
-/** Saves the residuals of this worker: of layers with a compressor, by name. Without a compressor the state has 0 bytes.
+/** Saves the residuals of this worker: of layers with a compressor or an operator with error feedback ("cgx:2,feedback"), by name; of a call
+ * without layers, of its vectors. Without residuals the state has 0 bytes.
  * @param bytes  NULL, or a buffer
  * @param size   in: size of the buffer; out: size of the state. If the state is larger than the buffer, nothing is written */
 GLOBALQ_C globalq_status globalq_call_save(globalq_call const* call, void* bytes, size_t* size);
@@ -323,7 +324,8 @@ GLOBALQ_C globalq_status globalq_call_save(globalq_call const* call, void* bytes
  * Layers are found by name, whichever call saved them. If the number of workers is the same, each worker passes its own state. Otherwise
  * each worker passes the states of all workers that saved, and gets their mean.
  * @returns GLOBALQ_FRAME if a state is corrupt or a layer is missing; GLOBALQ_CONFIGURATION if the state of a worker is missing. On an
- *          error nothing changes, except that another compressor of the call may already have restored its residuals */
+ *          error nothing changes, except that other compressors, or the quantized layers, of the call may already have restored
+ *          their residuals. No states, or states of 0 bytes: calls without compressors forget their residuals */
 GLOBALQ_C globalq_status globalq_call_load(globalq_call* call, globalq_bytes const* states, size_t count);
 
 GLOBALQ_C void globalq_call_destroy(globalq_call* call);

@@ -58,7 +58,10 @@ class all_to_all : private detail::collective<Kokkos::HostSpace> {
   }
 
   using base::forced_to_float32;
+  using base::forget_residuals;
   using base::levels;
+  using base::load;
+  using base::save;
   using base::set_levels;
 
  private:

@@ -19,9 +19,10 @@ namespace GLOBALQ_ABI::named {
 /// @brief A parameter of a named operator.
 struct parameter {
   std::string_view name;
-  std::string_view usual;    ///< default value
-  std::string_view allowed;  ///< allowed values, as text: "2 to 8"
-  std::string_view meaning;  ///< what it sets, in words, with the unit of a number
+  std::string_view usual;      ///< default value
+  std::string_view allowed;    ///< allowed values, as text: "2 to 8"
+  std::string_view meaning;    ///< what it sets, in words, with the unit of a number
+  std::string_view bare = {};  ///< the value of the name alone, without "=value"; empty: it needs one
 };
 
 /// @brief The values of an operator's parameters, given or default.
@@ -29,7 +30,7 @@ class arguments {
  public:
   arguments(std::string_view whole, std::span<parameter const> parameters);
 
-  /// @brief Parses `NAME[:VALUE][,parameter=value]...`.
+  /// @brief Parses `NAME[:VALUE][,parameter[=value]]...`.
   /// @throws globalq::configuration_error if the text has another form, and as set() does
   static arguments read(std::string_view text, std::span<parameter const> parameters);
 
@@ -43,6 +44,8 @@ class arguments {
   double real(std::string_view name, double above) const;
   /// The index of the value among the words.
   std::size_t one_of(std::string_view name, std::span<std::string_view const> words) const;
+  /// Whether the text sets a parameter.
+  bool given(std::string_view name) const;
   /// Whether the operator has such a parameter.
   bool has(std::string_view name) const;
   /// @throws globalq::configuration_error saying that a value is not allowed
@@ -81,13 +84,14 @@ struct named_operator {
   std::string schedule;   ///< the default: from three workers on, no other has fewer bytes and less variance
   double clip = 0;        ///< clips vectors at this many standard deviations first; 0: no clipping
   bool centered = false;  ///< around the midpoints of the buckets: globalq::centered
+  double feedback = 0;    ///< decay of residuals: globalq::error_feedback; 0: none
   learning learns = {};   ///< starts from the levels in words; see level_learning.hpp
 
   /// Whether a call of its quantizer is all, so that it can be the operator of a layer.
   bool only_quantizes() const { return clip == 0 && !learns; }
 };
 
-/// @brief Returns the operator, centered if requested. Its name contains clipping and learning, which the caller does,
+/// @brief Returns the operator, centered and with error feedback if requested. Its name contains clipping and learning, which the caller does,
 /// so that workers compare them.
 globalq::any_quantizer operator_of(named_operator const& asked);
 
@@ -106,7 +110,7 @@ struct entry {
 /// @brief All named operators, in the order of listings.
 std::span<entry const> operators();
 
-/// @brief Parses `NAME[:VALUE][,parameter=value]...`; VALUE belongs to the first parameter.
+/// @brief Parses `NAME[:VALUE][,parameter[=value]]...`; VALUE belongs to the first parameter.
 /// @throws globalq::configuration_error that states what is wrong, and what would be right
 named_operator read_operator(std::string_view text);
 

@@ -50,7 +50,8 @@ class float32_tail : public detail::wrapped_operator {
     return f;
   }
   static std::unique_ptr<detail::operator_codec> wrap(std::unique_ptr<detail::operator_codec> inner,
-                                                      detail::operator_facts const& f, std::size_t,
+                                                      detail::operator_facts const& f,
+                                                      detail::resolution const&, std::size_t,
                                                       kernel::host_executor const& on) {
     return std::make_unique<detail::tail_codec>(std::move(inner), f.bucket, on);
   }

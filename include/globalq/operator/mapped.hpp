@@ -16,7 +16,7 @@ namespace GLOBALQ_ABI {
 ///
 /// Works in every call in host memory: allreduce_mean over ring, tree, sra, allgather and hierarchical,
 /// reduce_scatter_mean, all_gather, groups and layers; on a stream of Kokkos::Cuda if the stage is also a
-/// stream_stage<Kokkos::Cuda>, has no side values and precedes codes under a measured norm. vector_codec refuses it, and so does schedule native if the stage has side values. A
+/// stream_stage<Kokkos::Cuda>, has no side values and precedes codes under a measured norm. With side values, vector_codec and schedule native refuse it. A
 /// plan's theta refers to the squares of mapped values.
 /// @code
 /// gq::allreduce_mean mean{workers, gq::mapped{gq::operators::qsgd(4, 128), std::make_shared<my_stage const>()}};
@@ -36,13 +36,17 @@ class mapped : public detail::wrapped_operator {
     if (map == nullptr)
       throw configuration_error("globalq: mapped: " + f.name +
                                 ": the stage is null; pass std::make_shared of a class derived from stage");
+    if (detail::feedback_of(f.chain) != nullptr)
+      throw configuration_error("globalq: " + f.name + ": " + map->name() +
+                                " before error feedback would map its residuals anew in each call; put "
+                                "error_feedback around it: error_feedback{rotated{op, block}}");
     f.name += ", " + map->name();
     f.chain.insert(f.chain.begin(), std::move(map));
     return f;
   }
   static std::unique_ptr<detail::operator_codec> wrap(std::unique_ptr<detail::operator_codec> inner,
                                                       detail::operator_facts const& f,
-                                                      std::size_t inner_stages,
+                                                      detail::resolution const&, std::size_t inner_stages,
                                                       kernel::host_executor const& on) {
     return std::make_unique<detail::staged_codec>(std::move(inner), f, f.chain.size() - inner_stages - 1, on);
   }

@@ -46,6 +46,17 @@ struct stage_bound {
   }
 };
 
+/// @brief What error_feedback keeps of a call for the next one.
+struct feedback_options {
+  float decay = 1;    ///< factor of the residual when it is added, from 0 to 1
+  float average = 1;  ///< weight of a call's residual in the kept one, above 0; 1: the kept one is the last
+  int bits = 32;      ///< of a kept value: 32 (float64 vectors: 64), or 8 with a double scale for 256 values
+  std::uint64_t reset = 0;  ///< forget residuals at steps that are multiples of it; 0: never
+
+  /// Whether the call of a step begins without residuals.
+  bool resets(std::uint64_t step) const { return reset != 0 && step % reset == 0; }
+};
+
 /// @brief A map that each worker applies to its vector before encoding, and undoes after the mean is decoded.
 ///
 /// An operator is a chain: stages, then what its frames hold. The mean of mapped vectors must be the mapped mean, so a
@@ -71,6 +82,9 @@ class stage {
   /// @brief How much larger than the largest value of a vector a mapped value can be.
   virtual double growth() const { return 1; }
 
+  /// @brief For error_feedback: calls add to the vector what earlier frames left out. null for all other stages.
+  virtual feedback_options const* feedback() const { return nullptr; }
+
   /// @brief Maps a part of a vector. All vectors have the type of the call, float or double (`with_type`).
   /// @param x      the vector; may be @p to
   /// @param to     receives the mapped values of the part
@@ -87,6 +101,11 @@ class stage {
 namespace detail {
 
 using stages = std::vector<std::shared_ptr<stage const>>;
+
+/// The options of error_feedback, which is the first stage; null: there is none.
+inline feedback_options const* feedback_of(stages const& chain) {
+  return chain.empty() ? nullptr : chain.front()->feedback();
+}
 
 /// The type of mapped vectors: 16-bit values minus their midpoint would lose digits in their own type.
 inline constexpr dtype mapped_type(dtype type) { return type == dtype::float64 ? type : dtype::float32; }

@@ -104,7 +104,8 @@ class call_scales {
 
   /// Computes the scales of the floats of each vector: none if no vector needs one. Then, and for a single vector,
   /// nothing is exchanged.
-  void scale_floats(call_task const& t, decision const& d, frame_pool& frames) {
+  /// @param kept  residuals, which enter before floats beside codes are encoded
+  void scale_floats(call_task const& t, decision const& d, residuals const& kept, frame_pool& frames) {
     floats_.clear();
     shared_.clear();
     int const n = workers_.size();
@@ -128,6 +129,8 @@ class call_scales {
     for (std::size_t k = 0; k < tops_.size() && !t.ops.single_vector; ++k) {
       operator_facts const& op = t.ops.facts(k);
       for (norm::statistic const& s : of(t, k)) tops_[k] = std::max(tops_[k], s.max());
+      if (feedback_options const* const options = feedback_of(op.chain))
+        tops_[k] = kept.with(tops_[k], k, *options, t.ops.reported_step(t.step), t.members[k].x.type);
       if (op.sends_floats() || t.schedule.sums_in_nodes)
         shared_.add(infinity, t.members[k].x.type, std::span(tops_).subspan(k, 1));
     }

@@ -29,6 +29,8 @@ void host_engine::start_refusal(call_queue& queue, std::string const& why) {
 call_setup const& host_engine::setup() const { return call_->setup(); }
 void host_engine::set_levels(levels::detail::level_table const& levels) { call_->set_levels(levels); }
 operator_codec* host_engine::codec() { return call_->codec(); }
+residuals& host_engine::kept() { return call_->kept(); }
+residuals const& host_engine::kept() const { return call_->kept(); }
 bool host_engine::only_operators_differ() const { return call_->only_operators_differ(); }
 
 }  // namespace GLOBALQ_ABI::detail

@@ -12,6 +12,7 @@ using host_engine = host_call;
 }  // namespace GLOBALQ_ABI::detail
 
 #else
+#include "../../operator/detail/residual.hpp"
 #include "../../schedule/erased.hpp"
 #include "../../transport/endpoint.hpp"
 #include "../call_queue.hpp"
@@ -43,6 +44,8 @@ class host_engine {
   call_setup const& setup() const;
   void set_levels(levels::detail::level_table const& levels);
   operator_codec* codec();
+  residuals& kept();
+  residuals const& kept() const;
   bool only_operators_differ() const;
 
  private:

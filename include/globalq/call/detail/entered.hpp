@@ -3,6 +3,7 @@
 /// @file
 /// @brief call: vectors that are encoded in place of the caller's: sums of nodes, mapped by the stages of operators.
 
+#include "../../operator/detail/residual.hpp"
 #include "../../operator/detail/staged_codec.hpp"
 #include "grouped_codec.hpp"
 
@@ -55,24 +56,34 @@ class entered_vectors {
 
   /// Applies the stages of operators.
   /// @param c     the call; vector k draws the random bits of step + k
-  /// @param keep  whether given() will be called: sums of nodes, which are mapped in place, are copied
-  void map(codec_call const& c, bool keep) {
+  /// @param keep  whether given() will be called: vectors that are mapped in place are copied
+  /// @param kept  of the call; an operator with error feedback adds that of its vector first
+  /// @param step  of the caller, which decides whether residuals are reset
+  void map(codec_call const& c, bool keep, residuals& kept, std::uint64_t step) {
     while (keep && kept_.size() < items_.size()) kept_.emplace_back();
     for (std::size_t number = 0; number < items_.size(); ++number) {
       item& i = items_[number];
       i.given = i.x;
       if (i.op->chain.empty()) continue;
       const_vector const mapped{i.room.data, i.room.type};
+      auto const widen_once = [&] {
+        if (i.x.type == mapped.type) return;
+        widen(on_, i.x, i.part, static_cast<float*>(i.room.data));
+        i.x = mapped;
+      };
+      if (feedback_options const* const feedback = feedback_of(i.op->chain);
+          feedback != nullptr && i.length != 0) {
+        widen_once();
+        kept.of(number).enter(on_, *feedback, step, i.x, i.length, i.part, i.room, i.op->chain.size() > 1);
+        i.given = i.x = mapped;
+      }
       if (keep && i.x.data == mapped.data) {
         std::size_t const size = size_of(i.x.type), first = i.part.first * size;
         std::byte* const copy = kept_[number].get(i.length * size).data();
         std::memcpy(copy + first, static_cast<std::byte const*>(i.x.data) + first, i.part.count * size);
         i.given = {copy, i.x.type};
       }
-      if (i.x.type != mapped.type) {
-        widen(on_, i.x, i.part, static_cast<float*>(i.room.data));
-        i.x = mapped;
-      }
+      widen_once();
       enter(i.op->chain, {on_, i.length, c.seed, c.step + number, c.rank, c.top, mapped.type}, i.x, i.part,
             i.room);
       i.x = mapped;

@@ -8,6 +8,7 @@
 /// the grain, a cut inside it moves to the end of the bucket.
 
 #include "../../operator/detail/inner_frames.hpp"
+#include "../../operator/detail/residual.hpp"
 #include "opening.hpp"
 #include "setup.hpp"
 
@@ -91,16 +92,19 @@ class grouped_codec final : public codec {
   /// @param common  common to all vectors; the rest is filled in for each
   /// @param bucket_scales   of all buckets, in units of 2^common.wide
   /// @param floats  scales of floats, one per vector; empty: 1
+  /// @param kept    for operators with error feedback; null: nothing is kept
   /// @returns       the codec that makes the frames: this, or the one of a single vector
   codec& begin(group_operators const& ops, codec_call const& common,
                std::span<vector_group::member const> members, group_places const& places,
-               std::span<double const> bucket_scales, std::span<float_scale const> floats) {
+               std::span<double const> bucket_scales, std::span<float_scale const> floats,
+               residuals* kept = nullptr) {
     ops_ = ops;
     call_ = common;
     members_ = members;
     places_ = &places;
     bucket_scales_ = bucket_scales;
     floats_ = floats;
+    kept_ = kept;
     faults_ = 0;
     beyond_ = members.size();
     entered_.assign(ops.slots.size(), {members.size(), 0});
@@ -185,6 +189,7 @@ class grouped_codec final : public codec {
     c.length = m.length;
     c.step = call_.step + k;
     if (!floats_.empty()) c.floats = floats_[k];
+    if (kept_ != nullptr && feedback_of(op.chain) != nullptr) c.kept = &kept_->of(k);
     if (!bucket_scales_.empty())
       c.bucket_scales = bucket_scales_.subspan(places_->first_bucket(k), buckets_of(op, m.length));
     return c;
@@ -206,6 +211,7 @@ class grouped_codec final : public codec {
   group_places const* places_ = nullptr;
   std::span<double const> bucket_scales_;
   std::span<float_scale const> floats_;
+  residuals* kept_ = nullptr;
   mutable std::vector<std::pair<std::size_t, std::size_t>>
       entered_;  ///< of each slot's codec: the vectors that it reads and writes
   bool varying_ = false;

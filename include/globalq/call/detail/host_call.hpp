@@ -58,8 +58,14 @@ class host_call {
   /// As above, with the group's own operators.
   void run(schedule::erased const& schedule, std::span<vector_group::member const> members,
            group_operators const& ops, std::uint64_t step) {
+    residuals_.begin();
     if (ops.round()) {
       std::string const why = used_.refusal(step, members.size(), ops.reported_step(step));
+      if (!why.empty()) refuse(why);
+    }
+    for (std::size_t k = 0; k < members.size(); ++k) {
+      if (feedback_of(ops.facts(k).chain) == nullptr) continue;
+      std::string const why = residuals_.refusal(k, members[k].length, mapped_type(members[k].x.type));
       if (!why.empty()) refuse(why);
     }
     std::uint64_t values = 0;
@@ -73,6 +79,7 @@ class host_call {
   /// Handles a call whose arguments are refused: informs the other workers, which would wait otherwise.
   /// @throws configuration_error, always
   [[noreturn]] void refuse(std::string const& why) {
+    residuals_.begin();
     share_refusal(workers_, why);
     throw configuration_error(refusal_message(why));
   }
@@ -81,6 +88,7 @@ class host_call {
     auto kept = std::make_unique<std::string const>(why);
     auto const in_turn = [](call_queue::job const& what) {
       std::unique_ptr<std::string const> const text(static_cast<std::string const*>(what.members));
+      static_cast<host_call*>(what.object)->residuals_.begin();
       share_refusal(static_cast<host_call*>(what.object)->workers_, *text);
     };
     call_queue::job const next{in_turn, this, {}, {}, 0, 0, kept.get()};
@@ -91,6 +99,9 @@ class host_call {
 
   /// The configuration of the constructor, with the levels of the next call.
   call_setup const& setup() const { return setup_; }
+  /// Residuals of operators with error feedback, between calls.
+  residuals& kept() { return residuals_; }
+  residuals const& kept() const { return residuals_; }
   /// Codec of its operator.
   operator_codec* codec() { return codec_.get(); }
   /// Whether the handshake of the last call found that workers agree in everything except their operators.
@@ -118,8 +129,9 @@ class host_call {
                         t.schedule.parts(workers_.size()), t.ops.grain, t.ops.chunk_values);
     segment const brought = t.schedule.reads(cut, workers_.rank()),
                   written = t.schedule.writes(cut, workers_.rank());
-    decision const d = handshake_(
-        t, scales_, brought, {cut.chunk(), t.schedule.sums_in_nodes ? node_chunk() : 0}, memory_->records);
+    decision const d =
+        handshake_(t, scales_, brought, {cut.chunk(), t.schedule.sums_in_nodes ? node_chunk() : 0},
+                   residuals_, memory_->records);
     auto const fill_results = [&](bool nan) {
       for (std::size_t k = 0; k < t.members.size(); ++k) {
         segment const part = t.of(k, written);
@@ -142,22 +154,36 @@ class host_call {
         throw configuration_error(beyond_scale_text(setup_.operation, d.top, setup_.facts.fixed_scale));
       case call_status::zero:
         if (meter_.wants_errors() && t.ops.round()) note_zeros(t, brought);
+        each_residual(t, [&](residual& r, feedback_options const& o) {
+          if (o.resets(t.ops.reported_step(t.step))) r.commit_none();
+        });
         return fill_results(false);
       default:
         if (t.ops.round()) used_.add(t.step, t.members.size());
         send(t, cut, brought, d);
-        if ((group_.faults() & kernel::out_of_range) != 0) not_finite(true);
+        bool const beyond = (group_.faults() & kernel::out_of_range) != 0;
+        if (beyond) not_finite(true);
         if ((group_.faults() & kernel::no_scale) != 0)
           fail<configuration_error>(
               {"globalq: ", setup_.operation, ": rank ", workers_.rank(), " of ", workers_.size(),
                ": the user norm returned no scale, or one below the largest magnitude, for a sum of frames; "
                "the largest magnitude was used; correct the norm's scale function"});
+        if (!beyond) each_residual(t, [](residual& r, feedback_options const&) { r.commit(); });
     }
+  }
+
+  /// f(residual, options) for vectors that have one.
+  template <class F>
+  void each_residual(call_task const& t, F const& f) {
+    for (std::size_t k = 0; k < t.members.size(); ++k)
+      if (feedback_options const* const o = feedback_of(t.ops.facts(k).chain);
+          o != nullptr && t.members[k].length != 0)
+        f(residuals_.of(k), *o);
   }
 
   /// Computes the scales and runs the schedule.
   void send(call_task const& t, partition const& cut, segment brought, decision const& d) {
-    scales_.scale_floats(t, d, memory_->frames);
+    scales_.scale_floats(t, d, residuals_, memory_->frames);
     codec_call const c = t.common(workers_.rank(), workers_.size(), setup_.settings.seed, d);
     bool const compares = meter_.wants_errors() && t.ops.round() && encodes(t.schedule);
     std::span<vector_group::member const> const inside =
@@ -180,7 +206,7 @@ class host_call {
                         t.ops.single_vector, begin, compare);
     }
     globalq::codec& frames =
-        group_.begin(t.ops, c, inside, scales_.places(), scales_.buckets(), scales_.floats());
+        group_.begin(t.ops, c, inside, scales_.places(), scales_.buckets(), scales_.floats(), &residuals_);
     run_metered(meter_, t.schedule, workers_, frames, cut, memory_->frames);
   }
 
@@ -205,7 +231,7 @@ class host_call {
     }
     {
       auto const timed = meter_.enter(phase::norm);
-      entered_.map(c, compares);
+      entered_.map(c, compares, residuals_, t.ops.reported_step(t.step));
     }
     inside_.assign(t.members.begin(), t.members.end());
     double share = 0;
@@ -248,6 +274,7 @@ class host_call {
   call_scales scales_;
   handshake handshake_;
   entered_vectors entered_;
+  residuals residuals_;
   std::vector<vector_group::member> inside_;  ///< members of a group, with the vectors to encode
   std::vector<const_vector> given_;           ///< for telemetry: these vectors before stages
   grouped_codec group_;

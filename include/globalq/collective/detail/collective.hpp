@@ -137,6 +137,50 @@ class collective {
     body_->call.set_levels(changed);
   }
 
+  /// @brief This worker's residuals, for a checkpoint, if the operator has error feedback; else a state without entries.
+  /// Waits for calls that were started before. Host memory only.
+  saved_state save() const {
+    static_assert(!on_stream,
+                  "globalq: error feedback needs host memory, so a call on a stream has nothing to save");
+    settle();
+    saved_state s(workers().size(), workers().rank());
+    residuals const& kept = body_->call.kept();
+    for (std::size_t k = 0; k < kept.size(); ++k) kept.save(k, std::to_string(k), s);
+    return s;
+  }
+
+  /// @brief Restores residuals of the same number of workers or another one; see globalq::checkpoint. Call it on every
+  /// worker. float64 vectors: exact for magnitudes from 1e-22 to 3e38.
+  /// @param saved  the worker's own state, or the states of all old workers in any order
+  /// @throws configuration_error if a worker's state is missing or occurs twice, or the operator has no error feedback;
+  ///         frame_error if states differ in their vectors. Nothing is changed then.
+  void load(std::span<saved_state const> saved) {
+    static_assert(!on_stream,
+                  "globalq: error feedback needs host memory, so a call on a stream has nothing to load");
+    settle();
+    if (setup().forced) return;
+    feedback_options const* const options = feedback_of(setup().facts.chain);
+    if (options == nullptr)
+      throw configuration_error(message("load: the operator " + setup().facts.name +
+                                        " keeps no residuals; put error_feedback around it, or do not load"));
+    checkpoint const from(saved, workers().size(), workers().rank(), "load");
+    residuals all;
+    auto const any_has = [&](std::size_t k) {
+      return std::any_of(from.all().begin(), from.all().end(),
+                         [&](saved_state const* s) { return residuals::contains(*s, std::to_string(k)); });
+    };
+    for (std::size_t k = 0; any_has(k); ++k) all.load(k, std::to_string(k), from, *options);
+    body_->call.kept() = std::move(all);
+  }
+
+  /// @brief Makes the next call begin without residuals. Waits for calls that were started before.
+  void forget_residuals() {
+    static_assert(!on_stream,
+                  "globalq: error feedback needs host memory, so a call on a stream has nothing to forget");
+    settle();
+    body_->call.kept().clear();
+  }
+
   /// Whether GLOBALQ_FORCE_FLOAT32 was set at construction, so that float32 replaces the operator.
   bool forced_to_float32() const { return setup().forced; }
 
@@ -268,7 +312,7 @@ class collective {
   }
 
   /// Waits for started calls, which refer to the body.
-  void settle() {
+  void settle() const {
     if (queue_) queue_->settle();
   }
 

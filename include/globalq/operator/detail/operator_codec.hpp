@@ -22,6 +22,8 @@ struct float_scale {
   std::int32_t wide = 0;
 };
 
+class residual;
+
 /// One call of one worker.
 struct codec_call {
   const_vector x;
@@ -38,8 +40,9 @@ struct codec_call {
   std::span<double const>
       bucket_scales;  ///< scales of buckets in units of 2^wide: of all workers, or own (local)
   int wide = 0;
-  float_scale floats;                     ///< in host memory
-  double top = 0;                         ///< in host memory: max|x| of all workers
+  residual* kept = nullptr;  ///< in host memory: of this vector, for error feedback; null: none is kept
+  float_scale floats;        ///< in host memory
+  double top = 0;            ///< in host memory: max|x| of all workers
   kernel::agreed_call* agreed = nullptr;  ///< on a stream: contains wide when the kernels run
   bool settled = false;                   ///< on a stream: agreed contains the scales of the whole vector too
   bool scales_written = false;  ///< on a stream: a kernel before combine() writes local scales to the frame

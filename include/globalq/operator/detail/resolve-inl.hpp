@@ -119,13 +119,23 @@ inline std::string fit_own(resolution& r, operator_facts const& op, schedule_fac
                  remedy});
 }
 
-GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& s, int workers) {
+inline std::string refusal_text(operator_facts const& op, schedule_facts const& s, int workers,
+                                std::initializer_list<text_part> what) {
+  return joined({"globalq: ", s.operation, ": ", op.name, " on ", s.name, " with ", workers,
+                 (workers == 1 ? " worker: " : " workers: "), joined(what)});
+}
+
+/// resolve(), without what error feedback asks of the numbers.
+inline resolution resolve_policies(operator_facts const& op, schedule_facts const& s, int workers) {
   resolution r;
   auto const refuse = [&](std::initializer_list<text_part> what) {
-    r.refusal = joined({"globalq: ", s.operation, ": ", op.name, " on ", s.name, " with ", workers,
-                        (workers == 1 ? " worker: " : " workers: "), joined(what)});
+    r.refusal = refusal_text(op, s, workers, what);
     return r;
   };
+  feedback_options const* const feedback = feedback_of(op.chain);
+  if (feedback != nullptr && !op.has_codes())
+    return refuse({"error feedback keeps what codes leave out, and the operator sends ",
+                   name_of(op.floats.type), "; remove error_feedback"});
   if (op.plain_tail && !op.has_codes())
     return refuse({"the operator sends ", name_of(op.floats.type),
                    " and has no buckets, so there is no tail; remove float32_tail"});
@@ -149,6 +159,22 @@ GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& 
         {"schedule native adds integer frames and supports no midpoints or other side values of stages; use "
          "schedule ring, tree, sra or allgather"});
   r.how = choose_method(op, s);
+  if (feedback != nullptr) {
+    if (r.how == method::exponential || r.how == method::user ||
+        (r.how == method::requantize && !s.one_addition && workers > 1))
+      return refuse(
+          {"workers would round sums that contain values of others, and error feedback keeps only what a "
+           "worker "
+           "knows to be missing; ",
+           (s.most_terms != 0 ? "leave the nodes out" : "use schedule sra or allgather"),
+           ", or use levels::uniform, a global norm and an integer wire, whose codes add without rounding"});
+    if (op.fixed_scale > 0)
+      return refuse({"a value plus its residual may exceed norm::fixed; use a norm that is measured"});
+    if (op.user_norm != nullptr || op.q != infinity || (!op.local && op.p != infinity))
+      return refuse(
+          {"the residual may grow without bound where scales are larger than all values; use the largest "
+           "magnitude as norm: norm::local<infinity> or norm::linf"});
+  }
   if (op.wire_bits < 1)
     return refuse({"codes of wire ", op.wire, " have ", op.wire_bits,
                    " bits; let bits() of the wire return 1 or more"});
@@ -307,6 +333,39 @@ GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& 
         {wanted, " levels are more than the ", op.limit, " that the scheme can have", holds, "; ", remedy});
   }
   return refuse({"codes reach ", wanted, holds, "; ", remedy});
+}
+
+/// The largest error that rounding makes of a value, relative to the scale; an upper bound if levels are not known.
+inline double largest_error(operator_facts const& op, std::uint32_t size) {
+  double gap = op.evenly_spaced ? 1.0 / size : (op.binary && size > 1 ? 0.5 : 1.0);
+  if (!op.evenly_spaced && !op.magnitudes.empty()) {
+    gap = op.zero_free ? 2 * op.magnitudes.front() : op.magnitudes.front();
+    for (std::size_t k = 1; k < op.magnitudes.size(); ++k)
+      gap = std::max(gap, op.magnitudes[k] - op.magnitudes[k - 1]);
+  }
+  return op.unbiased ? gap : gap / 2;
+}
+
+GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& s, int workers) {
+  resolution r = resolve_policies(op, s, workers);
+  if (!r.fits() || feedback_of(op.chain) == nullptr) return r;
+  // a residual is at most this times the largest value plus residual of the bucket; of sums under a norm of all workers, their
+  // number times that
+  double const error = largest_error(op, r.size);
+  int const terms = keeps_scale_of_sums(op, r.how) ? s.vectors(workers) : 1;
+  if (error >= 1)
+    r.refusal = refusal_text(
+        op, s, workers,
+        {"rounding may change a value by as much as the largest of its bucket, so residuals grow; use ",
+         (op.unbiased ? "rounding::nearest, or " : ""), "more levels"});
+  else if (error * terms >= 1)
+    r.refusal = refusal_text(
+        op, s, workers,
+        {"sums of ", terms, " workers under a norm of all workers are rounded to ", r.size,
+         (r.size == 1 ? " level" : " levels"),
+         " of that norm times the workers, so residuals grow; use norm::local<infinity>, more levels, or "
+         "an integer wire on ring or tree"});
+  return r;
 }
 
 }  // namespace GLOBALQ_ABI::detail

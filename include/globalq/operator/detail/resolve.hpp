@@ -141,7 +141,7 @@ struct operator_facts {
   /// Whether a stage sends side values.
   bool has_sides() const {
     return std::any_of(chain.begin(), chain.end(), [](auto const& map) {
-      return !map->side_values({0, 1}).empty();
+      return !map->side_values({0, std::max<std::uint64_t>(1, map->grain())}).empty();
     });
   }
   /// Whether the workers' norms are combined to a common scale.

@@ -24,8 +24,8 @@ class wrapped_operator : public any_quantizer {
   /// Wraps the codec of the operator in host memory.
   /// @param inner_stages  stages of the operator, the last ones of those in the facts
   using wrapper = std::unique_ptr<operator_codec> (*)(std::unique_ptr<operator_codec> inner,
-                                                      operator_facts const&, std::size_t inner_stages,
-                                                      kernel::host_executor const&);
+                                                      operator_facts const&, resolution const&,
+                                                      std::size_t inner_stages, kernel::host_executor const&);
 
 #if defined(KOKKOS_ENABLE_CUDA)
   /// The same on a stream; null: that is refused.
@@ -64,7 +64,7 @@ class wrapped_operator : public any_quantizer {
       this->on_host = [](parts const& p, operator_facts const& f, resolution const& r,
                          kernel::host_executor const& on) {
         model const& of = static_cast<model const&>(p);
-        return of.wrap(detail::make_codec(of.op, f, r, on), f, of.inner_stages, on);
+        return of.wrap(detail::make_codec(of.op, f, r, on), f, r, of.inner_stages, on);
       };
 #if defined(KOKKOS_ENABLE_CUDA)
       this->on_stream = [](parts const& p, operator_facts const& f, resolution const& r,

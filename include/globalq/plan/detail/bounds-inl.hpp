@@ -20,8 +20,9 @@ GLOBALQ_DECL double variance_bound(operator_facts const& op, resolution const& r
                                    int workers, std::uint64_t length,
                                    std::vector<std::pair<int, int>> const& additions) {
   double const none = std::numeric_limits<double>::quiet_NaN();
-  if (!op.rounds() || !op.unbiased || op.fixed_scale > 0 || op.user_norm != nullptr ||
-      (r.how == method::user && workers > 1) || (op.has_sides() && !op.evenly_spaced))
+  if (!op.rounds() || !op.unbiased || feedback_of(op.chain) != nullptr || op.fixed_scale > 0 ||
+      op.user_norm != nullptr || (r.how == method::user && workers > 1) ||
+      (op.has_sides() && !op.evenly_spaced))
     return none;  // errors relative to values are not bounded by those of midpoints and their distances
   if (length == 0 || (op.plain_tail && length < op.bucket)) return 0;
   if (s.encoders != 0) {

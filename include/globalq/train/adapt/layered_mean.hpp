@@ -233,6 +233,42 @@ class layered_mean {
     refresh();
   }
 
+  /// @brief This worker's residuals of the layers whose operators have error feedback, by name, for a checkpoint. Waits for
+  /// calls that were started before. A layer keeps its residual when its operator is replaced.
+  saved_state save() const {
+    if (queue_) queue_->settle();
+    saved_state s(workers_.size(), workers_.rank());
+    for (std::size_t k = 0; k < model_.size(); ++k)
+      if (feedback_of(k) != nullptr) call_->kept().save(k, model_[k].name, s);
+    return s;
+  }
+  /// @brief Restores the residuals of all layers whose operators have error feedback; see allreduce_mean::load.
+  /// Nothing happens if no operator has it.
+  /// @throws frame_error if such a layer is missing, or was saved with another size or type. Nothing is changed then.
+  void load(std::span<saved_state const> saved) {
+    settle();
+    bool any = false;
+    for (std::size_t k = 0; k < model_.size(); ++k) any = any || feedback_of(k) != nullptr;
+    if (!any) return;
+    checkpoint const from(saved, workers_.size(), workers_.rank(), "layered_mean::load");
+    globalq::detail::residuals all;
+    for (std::size_t k = 0; k < model_.size(); ++k)
+      if (feedback_options const* const options = feedback_of(k))
+        all.load(k, model_[k].name, from, *options, model_[k].size,
+                 globalq::detail::mapped_type(model_[k].type));
+    call_->kept() = std::move(all);
+  }
+  /// @brief Makes the next call begin without residuals.
+  void forget_residuals() {
+    settle();
+    call_->kept().clear();
+  }
+  /// @brief Restores the residuals from before the last call, which returned a mean, for a caller who discards that mean.
+  void undo() {
+    settle();
+    call_->kept().undo();
+  }
+
   /// Whether GLOBALQ_FORCE_FLOAT32 was set at construction, so that all operators were replaced by float32.
   bool forced_to_float32() const { return forced_; }
   /// The layers, in the order of their numbers: names, shapes, types and places in the vector of all layers.
@@ -255,6 +291,10 @@ class layered_mean {
 
  private:
   using slot = detail::layer_operator;
+
+  feedback_options const* feedback_of(std::size_t layer) const {
+    return globalq::detail::feedback_of(slots_[layer].facts.chain);
+  }
 
   static constexpr char const* operation = "layered_mean";
   static constexpr std::uint64_t grain = random::tile_values;
