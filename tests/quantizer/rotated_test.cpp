@@ -13,6 +13,7 @@
 #include <globalq/operator/float32_tail.hpp>
 #include <globalq/operator/mapped.hpp>
 #include <globalq/operator/rotated.hpp>
+#include <globalq/operator/vector_codec.hpp>
 #include <globalq/transport/threads.hpp>
 
 #include "examples/custom_policy/differences.hpp"
@@ -122,6 +123,103 @@ TYPED_TEST(Rotated, nothing_overflows_at_either_end_of_the_range) {
                 << size << ", " << n << ", " << op;
         }
     }
+}
+
+/// Frames of single vectors decode to the mean of a call over allgather: the codec's larger bound is a power of two.
+TYPED_TEST(Rotated, a_codec_of_single_vectors_has_the_results_of_a_call) {
+  constexpr int n = 3;
+  for (std::size_t d : {1U, 100U, 1500U})
+    for (gq::any_quantizer const& op :
+         {gq::any_quantizer(gq::rotated{of_name("cgx:4"), 64}),
+          gq::any_quantizer(gq::rotated{of_name("qsgd:8,code=huffman"), 128}),
+          gq::any_quantizer(gq::rotated{gq::rotated{of_name("qsdp:8"), 16}, 256})}) {
+      auto const x = drawn<TypeParam>(n, d);
+      std::vector<TypeParam> expected;
+      on_threads(n, [&](auto& workers) {
+        auto mine = x[static_cast<std::size_t>(workers.rank())];
+        gq::allreduce_mean mean{workers, op, gq::schedule::allgather{}, {.seed = 5}};
+        mean(mine, 3);
+        if (workers.rank() == 0) expected = mine;
+      });
+      gq::vector_codec codec(op);
+      std::vector<std::vector<std::byte>> frames;
+      std::vector<gq::source> sources;
+      for (std::uint32_t r = 0; r < n; ++r) {
+        frames.emplace_back(codec.frame_bytes(d, gq::dtype_of<TypeParam>::value));
+        frames.back().resize(codec.encode(x[r], {5, 3, r}, frames.back()));
+      }
+      for (int r = 0; r < n; ++r) sources.push_back({frames[static_cast<std::size_t>(r)], 1, r});
+      std::vector<TypeParam> y(d), added(d), one(d);
+      codec.mean(sources, {5, 3, 0}, y);
+      EXPECT_TRUE(same_bytes(y, expected)) << op.facts().name << ", " << d;
+      codec.decode(frames[1], {5, 3, 1}, one);
+      codec.decode_add(frames[1], {5, 3, 1}, added);
+      for (std::size_t i = 0; i < d; ++i)
+        ASSERT_EQ(to_double(added[i]), to_double(one[i])) << op.facts().name << i;
+      codec.decode_add(frames[1], {5, 3, 1}, added);
+      for (std::size_t i = 0; i < d; ++i)
+        ASSERT_NEAR(to_double(added[i]), 2 * to_double(one[i]), std::abs(to_double(one[i])) * 0x1p-6) << i;
+      frames[1][frames[1].size() / 2] ^= std::byte{4};
+      EXPECT_THROW(codec.decode(frames[1], {5, 3, 1}, y), gq::frame_error);
+      EXPECT_TRUE(same_bytes(y, expected)) << "a damaged frame changes nothing";
+    }
+}
+
+/// Side values that begin late, which a question about the first value does not find.
+class late_sides final : public gq::stage {
+  std::string name() const override { return "late sides"; }
+  std::uint64_t grain() const override { return 256; }
+  gq::segment side_values(gq::segment p) const override {
+    return {p.first / 4, (p.first + p.count) / 4 - p.first / 4};
+  }
+  void enter(gq::stage_call const&, const gq::const_vector, gq::segment, gq::mutable_vector,
+             gq::mutable_vector) const override {}
+  bool leave(gq::stage_call const&, gq::mutable_vector, gq::const_vector, gq::segment) const override {
+    return false;
+  }
+};
+
+TEST(RotatedRules, a_codec_tells_frames_of_other_stages_and_keys_apart) {
+  std::vector<float> const x = drawn<float>(1, 1500)[0];
+  std::vector<float> y(x.size(), 7.0F);
+  gq::any_quantizer const plain = of_name("qsgd:8,bucket=256");
+  gq::vector_codec codec(gq::rotated{plain, 1024}), other(gq::rotated{plain, 512}), none(plain);
+  std::vector<std::byte> frame(codec.frame_bytes(x.size()));
+  codec.encode(x, {1, 2, 0}, frame);
+  EXPECT_THROW(other.decode(frame, {1, 2, 0}, y), gq::frame_error);
+  EXPECT_THROW(none.decode(frame, {1, 2, 0}, y), gq::frame_error);
+  EXPECT_THROW(codec.decode(frame, {1, 3, 0}, y), gq::frame_error);
+  EXPECT_EQ(y, std::vector<float>(x.size(), 7.0F));
+  codec.decode(frame, {1, 2, 0}, y);
+  EXPECT_THROW((gq::vector_codec{gq::mapped{plain, std::make_shared<late_sides>()}}),
+               gq::configuration_error);
+}
+
+/// bfloat16 has the range of float32, so a mean of its largest values may leave it: all of the vector is written nevertheless.
+TEST(RotatedRules, a_vector_is_written_where_a_value_is_beyond_its_type) {
+  std::vector<gq::bfloat16> x(512, value_from<gq::bfloat16>(1)), y(512, value_from<gq::bfloat16>(-9));
+  for (std::size_t i = 0; i < 256; ++i) x[i] = value_from<gq::bfloat16>(0x1.fep127);
+  gq::vector_codec codec(gq::rotated{of_name("cgx:2"), 256});
+  std::vector<std::byte> frame(codec.frame_bytes(512, gq::dtype::bfloat16));
+  codec.encode(x, {1, 2, 3}, frame);
+  EXPECT_THROW(codec.decode(frame, {1, 2, 3}, y), gq::non_finite_error);
+  EXPECT_EQ(std::count_if(y.begin(), y.end(), [](auto v) { return to_double(v) == -9; }), 0);
+}
+
+TEST(RotatedRules, a_codec_refuses_what_only_calls_can_do) {
+  EXPECT_THROW((gq::vector_codec{gq::centered{of_name("cgx:4")}}), gq::configuration_error);
+  EXPECT_THROW((gq::vector_codec{gq::rotated{of_name("qsdp-grid:4"), 64}}), gq::configuration_error);
+  gq::vector_codec codec(gq::rotated{of_name("cgx:8"), 1024});
+  for (double most : {0x1p126, 1e-30}) {
+    std::vector<float> x(2000, static_cast<float>(most)), y(2000);
+    x[7] = 0;
+    std::vector<std::byte> frame(codec.frame_bytes(x.size()));
+    codec.encode(x, {1, 2, 3}, frame);
+    codec.decode(frame, {1, 2, 3}, y);
+    for (float v : y) ASSERT_NEAR(v / most, 1, 1.1) << most;
+    x[9] = std::numeric_limits<float>::infinity();
+    EXPECT_THROW(codec.encode(x, {1, 2, 3}, frame), gq::non_finite_error);
+  }
 }
 
 TEST(RotatedRules, a_group_has_the_results_of_single_calls) {

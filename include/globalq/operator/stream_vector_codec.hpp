@@ -125,6 +125,10 @@ class stream_vector_codec {
   template <class Operator>
   explicit stream_vector_codec(Operator const& op, Space const& stream = Space())
       : on_(stream, "stream_vector_codec"), facts_(detail::codec_facts(op)) {
+    if (!facts_.chain.empty())
+      throw configuration_error(
+          "globalq: stream_vector_codec: " + facts_.name +
+          ": stages are supported in host memory and in calls; use vector_codec, or a call");
     detail::resolution const r = detail::resolve_single_worker(facts_);
     levels_ = r.size;
     codec_ = detail::make_codec(op, facts_, r, on_);

@@ -3,13 +3,68 @@
 /// @file
 /// @brief operator: definitions of vector_codec.hpp.
 
+#include "detail/staged_codec.hpp"
 #include "vector_codec.hpp"
+
+#include <limits>
 
 namespace GLOBALQ_ABI {
 
 GLOBALQ_DECL std::size_t vector_codec::frame_bytes(std::uint64_t length, dtype type) {
-  prepare({nullptr, type}, {nullptr, type}, length, {}, 1);
+  dtype const encoded = facts_.chain.empty() ? type : detail::mapped_type(type);
+  prepare({nullptr, encoded}, {nullptr, encoded}, length, {}, 1);
   return length == 0 ? 0 : codec_->frame_bytes({0, length}, 1) + trailer_;
+}
+
+namespace detail {
+/// The bound of values of mapped vectors, since no call agrees on one.
+inline double most_of(dtype mapped) {
+  return mapped == dtype::float64 ? std::numeric_limits<double>::max()
+                                  : static_cast<double>(std::numeric_limits<float>::max());
+}
+}  // namespace detail
+
+GLOBALQ_DECL const_vector vector_codec::mapped(const_vector x, std::uint64_t length, encoding_key key) {
+  dtype const type = detail::mapped_type(x.type);
+  mutable_vector const room{mapped_.get(detail::values_of(facts_.chain, length) * size_of(type)).data(),
+                            type};
+  if (x.type != type) {
+    detail::widen(on_, x, {0, length}, static_cast<float*>(room.data));
+    x = {room.data, type};
+  }
+  detail::enter(facts_.chain,
+                {on_, length, key.seed, key.step, static_cast<int>(key.worker), detail::most_of(type), type},
+                x, {0, length}, room);
+  return {room.data, type};
+}
+
+GLOBALQ_DECL bool vector_codec::add(const_vector decoded, mutable_vector y, std::uint64_t length) const {
+  std::uint32_t beyond = 0;
+  kernel::value_leaves const& leaf = kernel::host::leaves_of_values();
+  on_.items(divide_up(length, kernel::host_values), [&](std::uint64_t piece) {
+    std::uint64_t const first = piece * kernel::host_values,
+                        count = std::min<std::uint64_t>(kernel::host_values, length - first);
+    bool lost = false;
+    if (y.type == dtype::float64) {
+      auto const* const from = static_cast<double const*>(decoded.data) + first;
+      auto* const to = static_cast<double*>(y.data) + first;
+      bool any_nan = false;
+      for (std::uint64_t i = 0; i < count; ++i) {
+        lost = lost || (is_finite(to[i]) && !is_finite(to[i] + from[i]));
+        to[i] += from[i];
+        any_nan = any_nan || to[i] != to[i];
+      }
+      if (any_nan) make_nans_quiet(y, first, count);
+    } else {
+      lost = leaf.store_sum(y, first, static_cast<int>(count), store_scale(),
+                            static_cast<float const*>(decoded.data) + first);
+    }
+    if (lost) {
+      make_nans_quiet(y, first, count);
+      Kokkos::atomic_or(&beyond, 1U);
+    }
+  });
+  return beyond != 0;
 }
 
 GLOBALQ_DECL std::size_t vector_codec::encode_values(const_vector x, std::uint64_t length, encoding_key key,
@@ -17,6 +72,7 @@ GLOBALQ_DECL std::size_t vector_codec::encode_values(const_vector x, std::uint64
   float_environment const exact;
   expect_size(frame.size(), frame_bytes(length, x.type));
   if (length == 0) return 0;
+  if (!facts_.chain.empty()) x = mapped(x, length, key);
   std::span<std::byte> const body = frame.first(frame.size() - trailer_);
   auto const used = [&] {
     std::size_t const bytes = codec_->length_of(body, static_cast<int>(key.worker));
@@ -80,17 +136,23 @@ GLOBALQ_DECL void vector_codec::read(std::span<source const> frames, encoding_ke
         "globalq: vector_codec: the mean of no frames is not defined; pass at least one");
   if (length == 0) return;
   bucket_scales_.assign(facts_.bucket == 0 ? 1 : divide_up(length, facts_.bucket), facts_.fixed_scale);
-  prepare({nullptr, y.type}, y, length, key, static_cast<int>(frames.size()));
+  bool const maps = !facts_.chain.empty();
+  dtype const type = maps ? detail::mapped_type(y.type) : y.type;
+  mutable_vector const to =
+      maps && add ? mutable_vector{decoded_.get(length * size_of(type)).data(), type} : y;
+  prepare({nullptr, type}, to, length, key, static_cast<int>(frames.size()));
   bodies_.assign(frames.begin(), frames.end());
   for (source& s : bodies_) s.frame = without_checksum(s, length);
   codec_->verify({0, length}, bodies_);
   for (std::size_t k = 0; k < frames.size(); ++k)
     if (frames[k].frame.size() != bodies_[k].frame.size()) check(frames[k], bodies_[k].frame, key);
-  if (add)
+  if (add && !maps)
     codec_->add_decoded({0, length}, bodies_);
   else
     codec_->finish({0, length}, bodies_);
-  if ((codec_->faults() & kernel::out_of_range) != 0)
+  bool beyond = (codec_->faults() & kernel::out_of_range) != 0;
+  if (add && maps) beyond = this->add({to.data, to.type}, y, length) || beyond;
+  if (beyond)
     detail::fail<non_finite_error>(
         {"globalq: decode: a value is beyond the range of ", name_of(y.type),
          ", and the output contains infinity there; decode into a wider type, or scale vectors down"});
@@ -99,7 +161,9 @@ GLOBALQ_DECL void vector_codec::read(std::span<source const> frames, encoding_ke
 GLOBALQ_DECL std::uint32_t vector_codec::checksum_of(std::span<std::byte const> body, encoding_key key,
                                                      std::uint32_t worker) const {
   std::uint64_t start = codec_->traits();
-  if (facts_.shifts) start = detail::hash(detail::hash(detail::hash(start, key.seed), key.step), worker);
+  for (auto const& map : facts_.chain) start = detail::hash(detail::hash(start, map->name()), map->grain());
+  if (facts_.shifts || !facts_.chain.empty()) start = detail::hash(detail::hash(start, key.seed), key.step);
+  if (facts_.shifts) start = detail::hash(start, worker);
   return wire::checksum(body, static_cast<std::uint32_t>(start >> 32));
 }
 
@@ -117,7 +181,7 @@ GLOBALQ_DECL void vector_codec::check(source const& whole, std::span<std::byte c
     return;
   detail::fail<frame_error>({"globalq: decode: bad frame from worker ", whole.worker,
                              ": checksum mismatch; the bytes were damaged, or made by another operator",
-                             (facts_.shifts ? " or with another key" : "")});
+                             (facts_.shifts || !facts_.chain.empty() ? " or with another key" : "")});
 }
 
 GLOBALQ_DECL void vector_codec::prepare(const_vector x, mutable_vector y, std::uint64_t length,
@@ -129,12 +193,18 @@ GLOBALQ_DECL void vector_codec::prepare(const_vector x, mutable_vector y, std::u
     detail::fail<configuration_error>(
         {"globalq: vector_codec: ", length,
          " values are more than 2^48 - 1, the most of a frame; encode parts of the vector"});
+  for (auto const& map : facts_.chain)
+    if (!map->side_values({0, length}).empty())
+      detail::fail<configuration_error>(
+          {"globalq: vector_codec: ", map->name(), " has side values for ", length,
+           " values, which travel in the frames of calls only; encode without the stage"});
   detail::codec_call c;
   c.x = x;
   c.y = y;
   c.length = length;
   c.rank = static_cast<int>(key.worker);
   c.workers = workers;
+  c.top = detail::most_of(x.type);  // of stages
   c.seed = key.seed;
   c.step = key.step;
   c.bucket_scales = bucket_scales_;

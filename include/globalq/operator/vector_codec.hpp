@@ -26,13 +26,17 @@ enum class frame_checksum : std::uint8_t { none, appended };
 ///
 /// A frame contains its scale, so it is self-contained. It may begin at any byte. Decoding rejects a frame that was
 /// damaged, was made by another operator, or has scales in another encoding; and, if decoding depends on the key
-/// (rounding::random_shift), a frame of another key. The checksum detects every flipped bit and every burst of up to 32
+/// (rounding::random_shift; stages: only if the frame has a checksum), a frame of another key. The checksum detects every flipped bit and every burst of up to 32
 /// bits; other damage passes with a probability of 2^-32. Not thread-safe.
+///
+/// Stages without side values (rotated) map the vector before and the decoded one after; their random bits are those of the
+/// key's seed and step, which all workers of a mean share. As no call agrees on a bound of values, mapped values are
+/// divided by the power of two that the largest number of their type needs, so that values below 1e-30 lose digits.
 /// @determinism the same frame for the same key on every machine, space and number of threads
 /// @source Alistarh et al. 2017 (QSGD), section 3; norms over workers reduce to their inner norm here
 class vector_codec {
  public:
-  /// @param op     a quantizer or any_quantizer
+  /// @param op     a quantizer or any_quantizer, with stages that have no side values
   /// @param space  the host execution space of the kernels
   /// @param check  whether encode() appends a checksum
   /// @throws configuration_error when the policies do not fit together
@@ -124,6 +128,12 @@ class vector_codec {
   std::size_t encode_values(const_vector x, std::uint64_t length, encoding_key key,
                             std::span<std::byte> frame);
 
+  /// Applies the stages to a vector, in memory of this object.
+  const_vector mapped(const_vector x, std::uint64_t length, encoding_key key);
+  /// Adds decoded values to @p y.
+  /// @returns whether a sum of finite numbers is not finite
+  bool add(const_vector decoded, mutable_vector y, std::uint64_t length) const;
+
   /// Checks frames, then writes their decoded mean, or adds it.
   void read(std::span<source const> frames, encoding_key key, mutable_vector y, std::uint64_t length,
             bool add);
@@ -151,6 +161,7 @@ class vector_codec {
   std::vector<norm::statistic> statistics_, parts_;
   std::vector<detail::user_statistic> own_, own_parts_;  ///< of a user-defined norm
   std::vector<double> bucket_scales_;
+  byte_buffer mapped_, decoded_;  ///< with stages
 };
 
 }  // namespace GLOBALQ_ABI

@@ -2,6 +2,7 @@
 /// @file
 /// @brief Expected errors of quantizers against the errors of many encodings.
 
+#include <globalq/operator/rotated.hpp>
 #include <globalq/operator/vector_codec.hpp>
 #include <globalq/train/adapt/quantizer_errors.hpp>
 
@@ -115,6 +116,33 @@ TEST(QuantizerError, scales_by_the_square_and_is_zero_for_zeros) {
   std::vector<float> const two{2, 1};
   gq::any_quantizer const fixed = gq::named::make({.norm = "fixed:1.5", .levels = "uniform:7"});
   EXPECT_THROW(static_cast<void>(ad::quantizer_error(fixed)(two)), gq::configuration_error);
+}
+
+/// A rotation gains on a layer of heavy tails and loses on a sparse one, at the same bytes: the errors say which.
+TEST(QuantizerError, tells_where_a_rotation_pays) {
+  gq::named::description words;
+  words.norm = "local:inf";
+  words.levels = "uniform:7";
+  words.wire = "packed:4";
+  words.bucket = 1024;
+  gq::any_quantizer const plain = gq::named::make(words), turned = gq::rotated{plain, 1024};
+  auto const of = ad::quantizers({plain, turned});
+  std::mt19937 draw(5);
+  std::vector<float> heavy(8192), sparse(8192);
+  for (std::size_t i = 0; i < heavy.size(); ++i) {
+    double const u = (draw() + 1.0) * 0x1p-32;
+    heavy[i] =
+        static_cast<float>((draw() % 2 == 0 ? 1 : -1) * std::pow(u, -1.0 / 3));  // Pareto, as Student's t(3)
+    sparse[i] = i % 64 == 0 ? static_cast<float>(std::cos(static_cast<double>(i))) : 0.0F;
+  }
+  gq::adapt::model_layout model;
+  model.add("layer", {8192});
+  auto const on_heavy = of(model[0], heavy), on_sparse = of(model[0], sparse);
+  EXPECT_EQ(on_heavy[0].cost, on_heavy[1].cost);
+  EXPECT_LT(on_heavy[1].error, on_heavy[0].error / 2);
+  EXPECT_GT(on_sparse[1].error, on_sparse[0].error);
+  measured const expected = encode(turned, heavy, 100);
+  EXPECT_NEAR(on_heavy[1].error, expected.mean, 0.15 * expected.mean);
 }
 
 TEST(Quantizers, give_a_candidate_for_each_operator_with_the_bytes_of_its_frame) {

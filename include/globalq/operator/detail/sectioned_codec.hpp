@@ -25,6 +25,10 @@ class sectioned_codec : public operator_codec {
       : quantized_(std::move(quantized)), plain_(on) {}
 
   void set_levels(levels::detail::level_table const& levels) override { quantized_->set_levels(levels); }
+  wire::frame_traits traits() const override { return quantized_->traits(); }
+
+  /// @pre frames without float32 numbers
+  void verify(segment part, std::span<source const> sources) override { quantized_->verify(part, sources); }
 
   std::size_t head_bytes() const override { return quantized_->head_bytes(); }
   std::size_t length_of(std::span<std::byte const> room, int worker) const override {

@@ -8,7 +8,8 @@
 namespace GLOBALQ_ABI::detail {
 
 /// The facts of an operator that encodes single vectors.
-/// @throws configuration_error for floats, float32_tail, stages
+/// @throws configuration_error for floats, float32_tail, stages with side values or error feedback, and norm::fixed of mapped
+///         values
 template <class Operator>
 operator_facts single_worker_facts(Operator const& op) {
   operator_facts facts = facts_of(op);
@@ -20,11 +21,21 @@ operator_facts single_worker_facts(Operator const& op) {
         "globalq: vector_codec: a float32 tail needs a scale that only a call agrees on; encode whole "
         "buckets "
         "without float32_tail, and send the remaining values as float32");
-  if (!facts.chain.empty())
-    throw configuration_error("globalq: vector_codec: " + facts.chain.front()->name() +
-                              " is a stage of calls, which need a bound that only a call agrees on; map the "
-                              "vector yourself, encode "
-                              "without the stage, and send side values, if it has any, as float32");
+  if (feedback_of(facts.chain) != nullptr)
+    throw configuration_error(
+        "globalq: vector_codec: " + facts.name +
+        ": a codec keeps no residuals; encode the vector plus the residual, and subtract what decode() "
+        "returns");
+  if (facts.has_sides())
+    throw configuration_error(
+        "globalq: vector_codec: " + facts.name +
+        ": side values of stages travel in the frames of calls only; subtract them yourself, encode "
+        "without the stage, and send them as float32");
+  if (!facts.chain.empty() && facts.fixed_scale > 0)
+    throw configuration_error(
+        "globalq: vector_codec: " + facts.name +
+        ": norm::fixed would limit mapped values, whose bound only a call agrees on; use a measured "
+        "norm");
   facts.local = facts.fixed_scale == 0;
   facts.reduce = request::automatic;
   return facts;

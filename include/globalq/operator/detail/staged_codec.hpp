@@ -59,9 +59,10 @@ class staged_codec final : public sectioned_codec {
     sectioned_codec::finish(part, sources);
     if ((faults_ & kernel::out_of_range) != 0) return;
     stage_call const c{on_, call_.length, call_.seed, call_.step, call_.rank, top_, mean_.type};
-    if (chain_[number_]->leave(c, mean_, {means_.data, means_.type}, part) ||
-        (call_.y.type != mean_.type && narrow(on_, static_cast<float const*>(mean_.data), part, call_.y)))
-      faults_ |= kernel::out_of_range;
+    bool beyond = chain_[number_]->leave(c, mean_, {means_.data, means_.type}, part);
+    if (call_.y.type != mean_.type)
+      beyond = narrow(on_, static_cast<float const*>(mean_.data), part, call_.y) || beyond;
+    if (beyond) faults_ |= kernel::out_of_range;
   }
 
  private:
