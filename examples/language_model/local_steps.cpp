@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Trains a small transformer by local steps (DiLoCo): each worker makes some steps of its own, then all average how far they
+/// came, by an operator. Compares the loss on held-out text with float32, for the same seeds.
+
+#include "text.hpp"
+#include "transformer.hpp"
+
+#include <globalq/globalq.hpp>
+#include <globalq/named/operators.hpp>
+
+#include <CLI/CLI.hpp>
+#include <Kokkos_Core.hpp>
+
+#include <cmath>
+#include <cstdio>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lm = language_model;
+namespace gq = globalq;
+
+namespace {
+
+struct settings {
+  lm::shape model{.width = 32};
+  std::vector<std::string> text{GLOBALQ_LANGUAGE_MODEL_TEXT};
+  std::vector<std::string> operators{"float32",       "cgx:8", "cgx:4", "cgx:2", "cgx:2,rounding=nearest",
+                                     "cgx:2,feedback"};
+  std::string schedule;  // empty: the operator's default
+  int workers = 4, local = 50, rounds = 60, seeds = 3;
+  std::int64_t batch = 8;
+  double rate = 1e-3, outer_rate = 0.7, momentum = 0.9;
+};
+
+/// All parameters as one vector.
+std::vector<float> read(torch::nn::Module const& model) {
+  std::vector<float> all;
+  for (auto const& p : model.parameters())
+    all.insert(all.end(), p.data_ptr<float>(), p.data_ptr<float>() + p.numel());
+  return all;
+}
+void write(torch::nn::Module const& model, std::span<float const> from) {
+  for (auto const& p : model.parameters()) {
+    auto const count = static_cast<std::size_t>(p.numel());
+    std::copy_n(from.begin(), count, p.data_ptr<float>());
+    from = from.subspan(count);
+  }
+}
+
+struct result {
+  double loss = 0;
+  std::uint64_t bytes_a_round = 0;
+  bool replicas_agree = true;
+};
+
+/// A mean: of an operator, or of two, "A+B": shards are averaged by A, and the means gathered by B.
+template <class Workers>
+class averages {
+ public:
+  averages(Workers& workers, settings const& s, std::string const& words, std::uint64_t seed) {
+    std::size_t const plus = words.find('+');
+    auto const first = gq::named::read_operator(words.substr(0, plus));
+    auto const op = gq::named::operator_of(first);
+    if (plus == std::string::npos) {
+      bool const own = s.schedule.empty() || words == "float32";
+      whole_.emplace(workers, op, gq::schedule::any{own ? first.schedule : s.schedule},
+                     gq::options{.seed = seed});
+      return;
+    }
+    scatter_.emplace(workers, op, gq::options{.seed = seed});
+    gather_.emplace(workers, gq::named::operator_of(gq::named::read_operator(words.substr(plus + 1))),
+                    gq::options{.seed = seed + 1'000'000});
+  }
+  void operator()(std::vector<float>& x, std::uint64_t step) {
+    if (whole_) return (*whole_)(x, step);
+    (*scatter_)(x, step);
+    (*gather_)(x, step);
+  }
+
+ private:
+  std::optional<gq::allreduce_mean<>> whole_;
+  std::optional<gq::reduce_scatter_mean<>> scatter_;
+  std::optional<gq::all_gather<>> gather_;
+};
+
+result train(settings const& s, lm::text const& text, std::string const& words, std::uint64_t seed) {
+  result r;
+  std::mutex making;  // LibTorch draws initial weights from one generator
+  gq::transport::threads cluster{s.workers};
+  cluster.run([&](auto& workers) {
+    std::unique_lock lock(making);
+    torch::manual_seed(seed);
+    lm::transformer model(s.model);
+    lock.unlock();
+    averages mean(workers, s, words, seed);
+    torch::optim::Adam inner(model->parameters(), torch::optim::AdamOptions(s.rate).betas({0.9, 0.99}));
+    std::vector<float> weights = read(*model), way(weights.size()), velocity(weights.size());
+    auto const rank = static_cast<std::uint64_t>(workers.rank()), n = static_cast<std::uint64_t>(s.workers);
+    std::uint64_t const before = workers.bytes_sent();
+    for (int round = 0; round < s.rounds; ++round) {
+      for (int step = 0; step < s.local; ++step) {
+        auto const number = static_cast<std::uint64_t>(round * s.local + step);
+        lm::batch const b = text.draw((seed << 32) + number * n + rank, s.batch, s.model.context);
+        inner.zero_grad();
+        model->loss(b.input, b.next).backward();
+        inner.step();
+      }
+      std::vector<float> const now = read(*model);
+      for (std::size_t i = 0; i < way.size(); ++i) way[i] = weights[i] - now[i];
+      mean(way, static_cast<std::uint64_t>(round));
+      auto const momentum = static_cast<float>(s.momentum), rate = static_cast<float>(s.outer_rate);
+      for (std::size_t i = 0; i < way.size(); ++i) {  // Nesterov
+        velocity[i] = momentum * velocity[i] + way[i];
+        weights[i] -= rate * (way[i] + momentum * velocity[i]);
+      }
+      write(*model, weights);
+    }
+    std::uint64_t hash = 0;
+    for (float w : weights) hash = gq::detail::hash(hash, static_cast<std::uint64_t>(gq::bits_of(w)));
+    std::vector<std::uint64_t> hashes(n);
+    gq::transport::allgather_value(workers, hash, std::span(hashes));
+    if (rank != 0) return;
+    for (std::uint64_t h : hashes) r.replicas_agree = r.replicas_agree && h == hash;
+    r.bytes_a_round = (workers.bytes_sent() - before) / static_cast<std::uint64_t>(s.rounds);
+    torch::NoGradGuard const none;
+    constexpr int parts = 32;
+    for (int k = 0; k < parts; ++k) {
+      lm::batch const b = text.draw_held_out(static_cast<std::uint64_t>(k), 32, s.model.context);
+      r.loss += model->loss(b.input, b.next).item<double>() / parts;
+    }
+  });
+  return r;
+}
+
+int run(settings const& s) {
+  lm::text const text(s.text);
+  std::printf("%zu bytes of text; %d workers, %d rounds of %d steps of %lld x %lld bytes each, %d seeds\n\n",
+              text.size(), s.workers, s.rounds, s.local, static_cast<long long>(s.batch),
+              static_cast<long long>(s.model.context), s.seeds);
+  std::printf("%-28s %13s %10s %10s  %s\n", "operator", "bytes a round", "held out", "to float32",
+              "each seed");
+  std::vector<double> base;
+  bool good = true;
+  for (std::string const& words : s.operators) {
+    std::vector<double> losses;
+    double sum = 0;
+    result last;
+    for (int seed = 1; seed <= s.seeds; ++seed) {
+      last = train(s, text, words, static_cast<std::uint64_t>(seed));
+      losses.push_back(last.loss);
+      sum += last.loss / s.seeds;
+      good = good && std::isfinite(last.loss) && last.replicas_agree;
+      if (!last.replicas_agree) std::printf("%s: replicas DIFFER\n", words.c_str());
+    }
+    if (words == "float32") base = losses;
+    std::printf("%-28s %13llu %10.4f", words.c_str(), static_cast<unsigned long long>(last.bytes_a_round),
+                sum);
+    double difference = 0;
+    for (std::size_t k = 0; k < base.size(); ++k) difference += (losses[k] - base[k]) / s.seeds;
+    std::printf(" %+10.4f ", difference);
+    for (std::size_t k = 0; k < base.size(); ++k) std::printf(" %+.4f", losses[k] - base[k]);
+    std::printf("\n");
+    std::fflush(stdout);
+  }
+  return good ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  settings s;
+  CLI::App app{"Trains a small transformer by local steps, whose sums are averaged by an operator"};
+  app.add_option("--text", s.text, "files of text");
+  app.add_option("--operator", s.operators, "names of operators; the first should be float32")->take_all();
+  app.add_option("--schedule", s.schedule, "of all operators but float32; empty: each its default");
+  app.add_option("--workers", s.workers, "threads")->check(CLI::Range(1, 64));
+  app.add_option("--local", s.local, "steps between two means")->check(CLI::PositiveNumber);
+  app.add_option("--rounds", s.rounds, "means")->check(CLI::PositiveNumber);
+  app.add_option("--seeds", s.seeds, "runs of each operator")->check(CLI::PositiveNumber);
+  app.add_option("--batch", s.batch, "pieces of text a worker and step")->check(CLI::PositiveNumber);
+  app.add_option("--width", s.model.width, "width of the model, a multiple of 4")->check(CLI::PositiveNumber);
+  app.add_option("--blocks", s.model.blocks, "blocks of the model")->check(CLI::PositiveNumber);
+  app.add_option("--rate", s.rate, "rate of Adam, the inner optimizer")->check(CLI::PositiveNumber);
+  app.add_option("--outer-rate", s.outer_rate, "rate of the outer optimizer")->check(CLI::PositiveNumber);
+  app.add_option("--momentum", s.momentum, "its Nesterov momentum")->check(CLI::NonNegativeNumber);
+  CLI11_PARSE(app, argc, argv);
+  try {
+    Kokkos::ScopeGuard const kokkos{Kokkos::InitializationSettings{}.set_disable_warnings(true)};
+    torch::set_num_threads(1);  // workers share the cores
+    return run(s);
+  } catch (std::exception const& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 2;
+  }
+}
