@@ -3,19 +3,15 @@
 /// Trains a small transformer by local steps (DiLoCo): each worker makes some steps of its own, then all average how far they
 /// came, by an operator. Compares the loss on held-out text with float32, for the same seeds.
 
-#include "text.hpp"
-#include "transformer.hpp"
+#include "training.hpp"
 
 #include <globalq/globalq.hpp>
 #include <globalq/named/operators.hpp>
 
 #include <CLI/CLI.hpp>
-#include <Kokkos_Core.hpp>
 
 #include <cmath>
 #include <cstdio>
-#include <exception>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -90,13 +86,9 @@ class averages {
 
 result train(settings const& s, lm::text const& text, std::string const& words, std::uint64_t seed) {
   result r;
-  std::mutex making;  // LibTorch draws initial weights from one generator
   gq::transport::threads cluster{s.workers};
   cluster.run([&](auto& workers) {
-    std::unique_lock lock(making);
-    torch::manual_seed(seed);
-    lm::transformer model(s.model);
-    lock.unlock();
+    lm::transformer model = lm::model_of(s.model, seed);
     averages mean(workers, s, words, seed);
     torch::optim::Adam inner(model->parameters(), torch::optim::AdamOptions(s.rate).betas({0.9, 0.99}));
     std::vector<float> weights = read(*model), way(weights.size()), velocity(weights.size());
@@ -120,19 +112,12 @@ result train(settings const& s, lm::text const& text, std::string const& words, 
       }
       write(*model, weights);
     }
-    std::uint64_t hash = 0;
-    for (float w : weights) hash = gq::detail::hash(hash, static_cast<std::uint64_t>(gq::bits_of(w)));
-    std::vector<std::uint64_t> hashes(n);
-    gq::transport::allgather_value(workers, hash, std::span(hashes));
+    std::uint64_t const sent = workers.bytes_sent() - before;
+    bool const agree = lm::replicas_agree(workers, *model);
     if (rank != 0) return;
-    for (std::uint64_t h : hashes) r.replicas_agree = r.replicas_agree && h == hash;
-    r.bytes_a_round = (workers.bytes_sent() - before) / static_cast<std::uint64_t>(s.rounds);
-    torch::NoGradGuard const none;
-    constexpr int parts = 32;
-    for (int k = 0; k < parts; ++k) {
-      lm::batch const b = text.draw_held_out(static_cast<std::uint64_t>(k), 32, s.model.context);
-      r.loss += model->loss(b.input, b.next).item<double>() / parts;
-    }
+    r.replicas_agree = agree;
+    r.bytes_a_round = sent / static_cast<std::uint64_t>(s.rounds);
+    r.loss = lm::held_out_loss(model, text, s.model.context, 32);
   });
   return r;
 }
@@ -189,12 +174,5 @@ int main(int argc, char** argv) {
   app.add_option("--outer-rate", s.outer_rate, "rate of the outer optimizer")->check(CLI::PositiveNumber);
   app.add_option("--momentum", s.momentum, "its Nesterov momentum")->check(CLI::NonNegativeNumber);
   CLI11_PARSE(app, argc, argv);
-  try {
-    Kokkos::ScopeGuard const kokkos{Kokkos::InitializationSettings{}.set_disable_warnings(true)};
-    torch::set_num_threads(1);  // workers share the cores
-    return run(s);
-  } catch (std::exception const& e) {
-    std::fprintf(stderr, "%s\n", e.what());
-    return 2;
-  }
+  return lm::run_program([&] { return run(s); });
 }

@@ -4,21 +4,17 @@
 /// and compares the loss on held-out text, and the bytes sent.
 
 #include "sharded.hpp"
-#include "text.hpp"
-#include "transformer.hpp"
+#include "training.hpp"
 
 #include <globalq/globalq.hpp>
 
 #include <CLI/CLI.hpp>
-#include <Kokkos_Core.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <exception>
 #include <map>
-#include <mutex>
 #include <regex>
 #include <string>
 #include <vector>
@@ -76,24 +72,12 @@ bool is_close(lm::precision const& p) { return p.weight_bits >= 8 && p.gradient_
 /// Steps at which levels are learned: early, because initial weights are random, and again later.
 bool learns_at(std::uint64_t step) { return step == 1 || step == 20 || (step != 0 && step % 100 == 0); }
 
-std::uint64_t hash_of(torch::nn::Module const& model) {
-  std::uint64_t h = 0;
-  for (auto const& p : model.parameters())
-    for (std::int64_t i = 0; i < p.numel(); ++i)
-      h = gq::detail::hash(h, static_cast<std::uint64_t>(gq::bits_of(p.data_ptr<float>()[i])));
-  return h;
-}
-
 result train(settings const& s, lm::text const& text, lm::precision const& p) {
   result r;
-  std::mutex making;  // LibTorch draws initial weights from one generator
   gq::transport::threads cluster{s.workers};
   auto const began = std::chrono::steady_clock::now();
   cluster.run([&](auto& workers) {
-    std::unique_lock lock(making);
-    torch::manual_seed(s.seed);
-    lm::transformer model(s.model);
-    lock.unlock();
+    lm::transformer model = lm::model_of(s.model, s.seed);
     lm::sharded_model shards(workers, *model, p, s.seed * 1000);
     auto const rank = static_cast<std::uint64_t>(workers.rank()), n = static_cast<std::uint64_t>(s.workers);
     std::uint64_t const before = workers.bytes_sent();
@@ -107,17 +91,11 @@ result train(settings const& s, lm::text const& text, lm::precision const& p) {
     }
     std::uint64_t const sent = workers.bytes_sent() - before;
     shards.gather(s.steps);
-    std::vector<std::uint64_t> hashes(n);
-    gq::transport::allgather_value(workers, hash_of(*model), std::span(hashes));
+    bool const agree = lm::replicas_agree(workers, *model);
     if (rank != 0) return;
-    torch::NoGradGuard const none;
-    for (std::uint64_t h : hashes) r.replicas_agree = r.replicas_agree && h == hashes[0];
+    r.replicas_agree = agree;
     r.bytes_a_step = sent / s.steps;
-    constexpr int parts = 16;
-    for (int k = 0; k < parts; ++k) {
-      lm::batch const b = text.draw_held_out(static_cast<std::uint64_t>(k), 32, s.model.context);
-      r.loss += model->loss(b.input, b.next).item<double>() / parts;
-    }
+    r.loss = lm::held_out_loss(model, text, s.model.context, 16);
   });
   r.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   return r;
@@ -198,12 +176,5 @@ int main(int argc, char** argv) {
   app.add_option("--margin", s.margin, "fail when W4G4 ends less percent above W8G8")
       ->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
-  try {
-    Kokkos::ScopeGuard const kokkos{Kokkos::InitializationSettings{}.set_disable_warnings(true)};
-    torch::set_num_threads(1);  // workers share the cores
-    return run(s);
-  } catch (std::exception const& e) {
-    std::fprintf(stderr, "%s\n", e.what());
-    return 2;
-  }
+  return lm::run_program([&] { return run(s); });
 }
