@@ -62,6 +62,10 @@ struct globalq_call {
 
 namespace globalq_c {
 
+/// Restores the residuals of a call; without states it forgets them.
+void load_into(auto& call, std::vector<gq::saved_state> const& states) {
+  states.empty() ? call.forget_residuals() : call.load(states);
+}
 /// The bytes of a state, none if it has no entries.
 inline std::vector<std::byte> saved_bytes(gq::saved_state const& s) {
   return s.size() == 0 ? std::vector<std::byte>() : s.bytes();

@@ -107,9 +107,7 @@ class mean_of_vectors final : public globalq_call {
   gq::plan plan(std::uint64_t length, gq::dtype type) const override { return mean_->plan(length, type); }
   char const* operator_name(std::size_t) const override { return name_.c_str(); }
   std::vector<std::byte> save() const override { return saved_bytes(mean_->save()); }
-  void load(std::vector<gq::saved_state> const& states) override {
-    states.empty() ? mean_->forget_residuals() : mean_->load(states);
-  }
+  void load(std::vector<gq::saved_state> const& states) override { load_into(*mean_, states); }
 
  private:
   std::string name_;
@@ -162,9 +160,7 @@ class call_of_shards final : public globalq_call {
   }
   char const* operator_name(std::size_t) const override { return name_.c_str(); }
   std::vector<std::byte> save() const override { return saved_bytes(call_->save()); }
-  void load(std::vector<gq::saved_state> const& states) override {
-    states.empty() ? call_->forget_residuals() : call_->load(states);
-  }
+  void load(std::vector<gq::saved_state> const& states) override { load_into(*call_, states); }
 
  private:
   std::string name_;
@@ -195,9 +191,7 @@ class call_of_vector final : public globalq_call {
   }
   char const* operator_name(std::size_t) const override { return name_.c_str(); }
   std::vector<std::byte> save() const override { return saved_bytes(call_->save()); }
-  void load(std::vector<gq::saved_state> const& states) override {
-    states.empty() ? call_->forget_residuals() : call_->load(states);
-  }
+  void load(std::vector<gq::saved_state> const& states) override { load_into(*call_, states); }
 
  private:
   std::string name_;

@@ -156,7 +156,7 @@ class layered_call final : public globalq_call {
     return saved_bytes(kept);
   }
   void load(std::vector<gq::saved_state> const& states) override {
-    if (mean_) states.empty() ? mean_->forget_residuals() : mean_->load(states);
+    if (mean_) load_into(*mean_, states);
     for (auto const& c : compressors_) c->load(states);
   }
 

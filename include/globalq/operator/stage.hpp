@@ -6,6 +6,7 @@
 #include "../core/codec.hpp"
 #include "../core/dtype.hpp"
 
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -109,6 +110,11 @@ inline feedback_options const* feedback_of(stages const& chain) {
 
 /// The type of mapped vectors: 16-bit values minus their midpoint would lose digits in their own type.
 inline constexpr dtype mapped_type(dtype type) { return type == dtype::float64 ? type : dtype::float32; }
+/// The largest value of vectors that are mapped.
+inline constexpr double largest_mapped(dtype type) {
+  return type == dtype::float64 ? std::numeric_limits<double>::max()
+                                : static_cast<double>(std::numeric_limits<float>::max());
+}
 
 /// Where the side values of a stage are in the memory of a mapped vector: after the values, for each stage its side
 /// values and their means.

@@ -6,8 +6,6 @@
 #include "detail/staged_codec.hpp"
 #include "vector_codec.hpp"
 
-#include <limits>
-
 namespace GLOBALQ_ABI {
 
 GLOBALQ_DECL std::size_t vector_codec::frame_bytes(std::uint64_t length, dtype type) {
@@ -16,25 +14,14 @@ GLOBALQ_DECL std::size_t vector_codec::frame_bytes(std::uint64_t length, dtype t
   return length == 0 ? 0 : codec_->frame_bytes({0, length}, 1) + trailer_;
 }
 
-namespace detail {
-/// The bound of values of mapped vectors, since no call agrees on one.
-inline double most_of(dtype mapped) {
-  return mapped == dtype::float64 ? std::numeric_limits<double>::max()
-                                  : static_cast<double>(std::numeric_limits<float>::max());
-}
-}  // namespace detail
-
 GLOBALQ_DECL const_vector vector_codec::mapped(const_vector x, std::uint64_t length, encoding_key key) {
   dtype const type = detail::mapped_type(x.type);
   mutable_vector const room{mapped_.get(detail::values_of(facts_.chain, length) * size_of(type)).data(),
                             type};
-  if (x.type != type) {
-    detail::widen(on_, x, {0, length}, static_cast<float*>(room.data));
-    x = {room.data, type};
-  }
-  detail::enter(facts_.chain,
-                {on_, length, key.seed, key.step, static_cast<int>(key.worker), detail::most_of(type), type},
-                x, {0, length}, room);
+  detail::enter(
+      facts_.chain,
+      {on_, length, key.seed, key.step, static_cast<int>(key.worker), detail::largest_mapped(type), type},
+      detail::widened(on_, x, {0, length}, room), {0, length}, room);
   return {room.data, type};
 }
 
@@ -162,7 +149,7 @@ GLOBALQ_DECL std::uint32_t vector_codec::checksum_of(std::span<std::byte const> 
                                                      std::uint32_t worker) const {
   std::uint64_t start = codec_->traits();
   for (auto const& map : facts_.chain) start = detail::hash(detail::hash(start, map->name()), map->grain());
-  if (facts_.shifts || !facts_.chain.empty()) start = detail::hash(detail::hash(start, key.seed), key.step);
+  if (decoding_draws()) start = detail::hash(detail::hash(start, key.seed), key.step);
   if (facts_.shifts) start = detail::hash(start, worker);
   return wire::checksum(body, static_cast<std::uint32_t>(start >> 32));
 }
@@ -181,7 +168,7 @@ GLOBALQ_DECL void vector_codec::check(source const& whole, std::span<std::byte c
     return;
   detail::fail<frame_error>({"globalq: decode: bad frame from worker ", whole.worker,
                              ": checksum mismatch; the bytes were damaged, or made by another operator",
-                             (facts_.shifts || !facts_.chain.empty() ? " or with another key" : "")});
+                             (decoding_draws() ? " or with another key" : "")});
 }
 
 GLOBALQ_DECL void vector_codec::prepare(const_vector x, mutable_vector y, std::uint64_t length,
@@ -204,7 +191,7 @@ GLOBALQ_DECL void vector_codec::prepare(const_vector x, mutable_vector y, std::u
   c.length = length;
   c.rank = static_cast<int>(key.worker);
   c.workers = workers;
-  c.top = detail::most_of(x.type);  // of stages
+  c.top = detail::largest_mapped(x.type);  // of stages: no call agrees on a bound
   c.seed = key.seed;
   c.step = key.step;
   c.bucket_scales = bucket_scales_;

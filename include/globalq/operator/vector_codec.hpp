@@ -26,8 +26,8 @@ enum class frame_checksum : std::uint8_t { none, appended };
 ///
 /// A frame contains its scale, so it is self-contained. It may begin at any byte. Decoding rejects a frame that was
 /// damaged, was made by another operator, or has scales in another encoding; and, if decoding depends on the key
-/// (rounding::random_shift; stages: only if the frame has a checksum), a frame of another key. The checksum detects every flipped bit and every burst of up to 32
-/// bits; other damage passes with a probability of 2^-32. Not thread-safe.
+/// (rounding::random_shift; stages: only if the frame has a checksum), a frame of another key. The checksum detects every
+/// flipped bit and every burst of up to 32 bits; other damage passes with a probability of 2^-32. Not thread-safe.
 ///
 /// Stages without side values (rotated) map the vector before and the decoded one after; their random bits are those of the
 /// key's seed and step, which all workers of a mean share. As no call agrees on a bound of values, mapped values are
@@ -128,6 +128,8 @@ class vector_codec {
   std::size_t encode_values(const_vector x, std::uint64_t length, encoding_key key,
                             std::span<std::byte> frame);
 
+  /// Whether decoding uses random bits of the key.
+  bool decoding_draws() const { return facts_.shifts || !facts_.chain.empty(); }
   /// Applies the stages to a vector, in memory of this object.
   const_vector mapped(const_vector x, std::uint64_t length, encoding_key key);
   /// Adds decoded values to @p y.

@@ -66,15 +66,10 @@ class entered_vectors {
       i.given = i.x;
       if (i.op->chain.empty()) continue;
       const_vector const mapped{i.room.data, i.room.type};
-      auto const widen_once = [&] {
-        if (i.x.type == mapped.type) return;
-        widen(on_, i.x, i.part, static_cast<float*>(i.room.data));
-        i.x = mapped;
-      };
       if (feedback_options const* const feedback = feedback_of(i.op->chain);
           feedback != nullptr && i.length != 0) {
-        widen_once();
-        kept.of(number).enter(on_, *feedback, step, i.x, i.length, i.part, i.room, i.op->chain.size() > 1);
+        kept.of(number).enter(on_, *feedback, step, widened(on_, i.x, i.part, i.room), i.length, i.part,
+                              i.room, i.op->chain.size() > 1);
         i.given = i.x = mapped;
       }
       if (keep && i.x.data == mapped.data) {
@@ -83,9 +78,8 @@ class entered_vectors {
         std::memcpy(copy + first, static_cast<std::byte const*>(i.x.data) + first, i.part.count * size);
         i.given = {copy, i.x.type};
       }
-      widen_once();
-      enter(i.op->chain, {on_, i.length, c.seed, c.step + number, c.rank, c.top, mapped.type}, i.x, i.part,
-            i.room);
+      enter(i.op->chain, {on_, i.length, c.seed, c.step + number, c.rank, c.top, mapped.type},
+            widened(on_, i.x, i.part, i.room), i.part, i.room);
       i.x = mapped;
     }
   }

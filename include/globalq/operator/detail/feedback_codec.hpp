@@ -45,8 +45,7 @@ class feedback_codec final : public operator_codec {
     inner_->combine(part, own, sources, out);
     faults_ |= inner_->faults();
     if (!own || part.empty() || call_.kept == nullptr) return;
-    int terms = 1;
-    for (source const& s : sources) terms += s.terms;
+    int terms = terms_of(own, sources);
     std::span<std::byte> frame = out;
     bool const of_sum = encodes_sums_ && !sources.empty();
     if (!sources.empty() && !of_sum) {  // codes are added: the own ones alone

@@ -93,9 +93,8 @@ class residual {
   /// @param top  that of the vector
   double with(double top, feedback_options const& o, std::uint64_t step, dtype type) const {
     if (empty() || o.resets(step) || now_.top == 0) return top;
-    double const most = type == dtype::float64 ? std::numeric_limits<double>::max()
-                                               : static_cast<double>(std::numeric_limits<float>::max());
-    return std::max(top, std::min((top + now_.top * static_cast<double>(o.decay)) * (1 + 0x1p-20), most));
+    return std::max(
+        top, std::min((top + now_.top * static_cast<double>(o.decay)) * (1 + 0x1p-20), largest_mapped(type)));
   }
 
   /// Writes vector plus residual, of which sums beyond the range of their type are cut.

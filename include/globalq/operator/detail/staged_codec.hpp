@@ -17,6 +17,15 @@ inline void widen(kernel::host_executor const& on, const_vector x, segment part,
   });
 }
 
+/// The vector as one of mapped vectors' type: itself, or its values in a part, converted.
+/// @param room  for them
+inline const_vector widened(kernel::host_executor const& on, const_vector x, segment part,
+                            mutable_vector room) {
+  if (x.type == room.type) return x;
+  widen(on, x, part, static_cast<float*>(room.data));
+  return {room.data, room.type};
+}
+
 /// Converts a part of a vector of float to 16-bit values.
 /// @returns whether a value is beyond their range
 inline bool narrow(kernel::host_executor const& on, float const* x, segment part, mutable_vector to) {

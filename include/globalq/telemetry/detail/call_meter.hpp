@@ -51,7 +51,7 @@ class call_meter {
         : meter_(meter),
           workers_(workers),
           sent_(meter == nullptr ? 0 : bytes_sent_by(workers)),
-          exceptions_(std::uncaught_exceptions()) {}
+          exceptions_(meter == nullptr ? 0 : std::uncaught_exceptions()) {}
     observed(observed const&) = delete;
     observed& operator=(observed const&) = delete;
     ~observed() {

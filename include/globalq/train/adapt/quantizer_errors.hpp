@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief adapt: computes the expected squared error of a quantizer on given values, exactly and without encoding.
+/// @brief adapt: computes the expected squared error of a quantizer on given values, without stages exactly and without encoding.
 
 #include "../../operator/vector_codec.hpp"
 #include "error_table.hpp"
