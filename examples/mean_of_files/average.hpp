@@ -112,8 +112,10 @@ class worker {
 
   /// Refuses invalid combinations.
   void prepare() {
-    globalq::any_quantizer op = globalq::named::make(chosen_.words);
-    if (chosen_.centered) op = globalq::centered{op};
+    globalq::named::named_operator asked{chosen_.words};
+    asked.centered = chosen_.centered;
+    asked.wire_of_sums = chosen_.wire_of_sums;
+    globalq::any_quantizer const op = globalq::named::operator_of(asked);
     globalq::schedule::any const schedule{std::string_view{chosen_.schedule}};
 #ifdef KOKKOS_ENABLE_OPENMP
     if (chosen_.execution == execution_kind::openmp) {

@@ -134,6 +134,7 @@ void read_texts(CLI::App const& app, settings& chosen, texts const& text) {
     chosen.clip = named.clip;
     chosen.centered = named.centered;
     chosen.learns = named.learns;
+    chosen.wire_of_sums = named.wire_of_sums;
     if (app.count("--schedule") == 0) chosen.schedule = named.schedule;
   }
   if (app.count("--operator") == 0)

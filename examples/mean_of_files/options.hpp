@@ -31,6 +31,7 @@ struct settings {
   double clip = 0;                  ///< standard deviations at which inputs are cut off; 0: not at all
   bool centered = false;            ///< around the midpoints of the buckets
   globalq::named::learning learns;  ///< from the inputs, once, before the first mean
+  std::string wire_of_sums;         ///< see named_operator
   std::string schedule = "ring";
   globalq::dtype dtype = globalq::dtype::float32;
   bool in_place = false;

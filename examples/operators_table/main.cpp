@@ -159,7 +159,7 @@ std::string row(std::string_view example) {
   gq::named::named_operator const op = gq::named::read_operator(example);
   gq::any_quantizer const quantizer = gq::named::operator_of(op);
   gq::plan const plan = gq::plan_for(quantizer, gq::schedule::any{op.schedule}, workers, length);
-  gq::plan const single = gq::plan_for(quantizer, gq::schedule::any{"allgather"}, 1, length);
+  gq::plan const single = gq::plan_for(gq::named::make(op.words), gq::schedule::any{"allgather"}, 1, length);
   double bits = plan.bytes_are_most ? measured_bits(quantizer) : plan.bits_per_value;
   bool const plain = !quantizer.facts().rounds(), floats = !quantizer.facts().has_codes();
   double const fixed = quantizer.facts().fixed_scale;
@@ -191,11 +191,12 @@ std::string row(std::string_view example) {
   if (op.centered) norm = "min-max";
   if (op.words.bucket != 0) norm += ", buckets of " + std::to_string(op.words.bucket);
   if (op.words.tail != "own") norm += ", tail " + op.words.tail;
+  std::string wire = floats ? gq::name_of(quantizer.facts().floats.type) : op.words.wire;
+  if (!op.wire_of_sums.empty()) wire += ", means " + op.wire_of_sums;
   return cells({"`" + std::string(example) + "`", levels(op, plan), floats ? "none" : norm,
                 plain ? "none" : op.words.rounding + (op.feedback > 0 ? ", feedback" : ""),
-                text("%.4g", bits), floats ? gq::name_of(quantizer.facts().floats.type) : op.words.wire,
-                gq::name_of(plan.reduce), schedules(op, quantizer), omega, theta, shares[0], shares[1],
-                shares[2]});
+                text("%.4g", bits), wire, gq::name_of(plan.reduce), schedules(op, quantizer), omega, theta,
+                shares[0], shares[1], shares[2]});
 }
 
 std::string page() {

@@ -18,6 +18,7 @@
 #include "operator/operators.hpp"
 #include "operator/quantizer.hpp"
 #include "operator/rotated.hpp"
+#include "operator/second_half.hpp"
 #include "operator/vector_codec.hpp"
 #include "plan/plan.hpp"
 #include "schedule/any.hpp"

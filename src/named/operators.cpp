@@ -9,7 +9,9 @@
 
 #include <globalq/operator/centered.hpp>
 #include <globalq/operator/error_feedback.hpp>
+#include <globalq/operator/float32_tail.hpp>
 #include <globalq/operator/operators.hpp>
+#include <globalq/operator/second_half.hpp>
 
 #include <algorithm>
 #include <charconv>
@@ -155,10 +157,8 @@ std::string any_wire(arguments const& with) {
   return bits >= 8 ? "int" + std::to_string(bits) : "packed:" + std::to_string(bits);
 }
 
-std::string short_wire(arguments const& with) {
-  std::uint64_t const bits = with.number("bits", 2, 8);
-  return bits == 8 ? "int8" : "packed:" + std::to_string(bits);
-}
+std::string wire_of_bits(std::uint64_t bits) { return bits == 8 ? "int8" : "packed:" + std::to_string(bits); }
+std::string short_wire(arguments const& with) { return wire_of_bits(with.number("bits", 2, 8)); }
 
 /// The wire of operators with the parameter code: of fixed width, or the code.
 std::string coded_wire(arguments const& with) {
@@ -234,6 +234,15 @@ double feedback_in(arguments const& with) {
 /// @param asked  the rounding that the text sets, or the default
 std::string rounding_with_feedback(arguments const& with, std::string asked) {
   return feedback_in(with) > 0 && !with.given("rounding") ? "nearest" : asked;
+}
+
+constexpr parameter second_parameter{
+    "second", "0", "0, or 2 to 8",
+    "bits per value of the means that schedule sra sends in its second half; 0: "
+    "as many as for own values"};
+std::string wire_of_sums_in(arguments const& with) {
+  if (with.text("second") == "0") return {};
+  return wire_of_bits(with.number("second", 2, 8));
 }
 
 constexpr parameter global_uniform_parameters[] = {integer_bits,       all_levels,
@@ -365,11 +374,16 @@ named_operator make_qsdp_grid(arguments const& with) {
 }
 
 constexpr parameter cgx_parameters[] = {four_bits,       bucket_of("128"),   rounding_parameter,
-                                        scale_parameter, feedback_parameter, tail_parameter};
+                                        scale_parameter, feedback_parameter, second_parameter,
+                                        tail_parameter};
 constexpr std::string_view cgx_examples[] = {"cgx:4", "cgx:4,rounding=nearest", "cgx:4,scale=min-max",
-                                             "cgx:2,feedback"};
+                                             "cgx:2,feedback", "cgx:2,feedback,second=4"};
 named_operator make_cgx(arguments const& with) {
   bool const centered = with.one_of("scale", scales) == 1;
+  std::string const wire_of_sums = wire_of_sums_in(with);
+  if (centered && !wire_of_sums.empty())
+    with.refuse_together("sets second and scale=min-max, whose levels depend on the bits",
+                         "leave one of them out");
   std::string const wire = short_wire(with);
   std::string levels = "uniform";
   if (std::uint64_t const bits = with.number("bits", 2, 8); centered && bits < 8) {
@@ -383,7 +397,10 @@ named_operator make_cgx(arguments const& with) {
       {"local:inf", levels, rounding_with_feedback(with, rounding_in(with)), wire, "auto", bucket_in(with)},
       "sra",
       0,
-      centered};
+      centered,
+      0,
+      {},
+      wire_of_sums};
 }
 
 /// The levels from which learning starts: powers of 1/2, or of 3/4 if those would become too small.
@@ -678,8 +695,24 @@ void paragraph(std::string& text, std::size_t indent, std::string_view words, st
 
 std::span<entry const> operators() { return registry; }
 
+namespace {
+
+/// The operator of the words whose sums travel by another wire.
+globalq::any_quantizer with_wire_of_sums(description words, std::string const& wire) {
+  bool const tail = words.tail != "own";
+  words.tail = "own";
+  globalq::any_quantizer const own = make(words);
+  words.wire = wire;
+  globalq::second_half const both{own, make(words)};
+  if (tail) return globalq::float32_tail{both};
+  return both;
+}
+
+}  // namespace
+
 globalq::any_quantizer operator_of(named_operator const& asked) {
-  globalq::any_quantizer op = make(asked.words);
+  globalq::any_quantizer op =
+      asked.wire_of_sums.empty() ? make(asked.words) : with_wire_of_sums(asked.words, asked.wire_of_sums);
   if (asked.centered) op = globalq::centered{op};
   if (asked.feedback > 0) op = globalq::error_feedback{op, {.decay = static_cast<float>(asked.feedback)}};
   double const clip[] = {asked.clip};
@@ -702,6 +735,7 @@ named_operator read_operator(std::string_view text) {
     if (with.has("tail")) chosen.words.tail = tails[with.one_of("tail", tails)];
     if (with.has("feedback")) chosen.feedback = feedback_in(with);
     static_cast<void>(make(chosen.words));  // validates the parts now
+    if (!chosen.wire_of_sums.empty()) static_cast<void>(operator_of(chosen));
     return chosen;
   } catch (globalq::configuration_error const& problem) {
     std::string_view why = problem.what();

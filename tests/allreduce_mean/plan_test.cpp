@@ -9,6 +9,7 @@
 #include <globalq/collective/allreduce_mean.hpp>
 #include <globalq/operator/centered.hpp>
 #include <globalq/operator/float32_tail.hpp>
+#include <globalq/operator/second_half.hpp>
 #include <globalq/plan/plan.hpp>
 #include <globalq/schedule/detail/shards.hpp>
 #include <globalq/transport/threads.hpp>
@@ -116,6 +117,9 @@ std::vector<gq::detail::operator_facts> counted_operators() {
           facts(gq::float32_tail{
               gq::quantizer{gq::norm::local<2>{.bucket = 1000}, one, dice, gq::wire::packed<2>{}}}),
           facts(gq::centered{gq::quantizer{gq::norm::linf{}, one, dice, gq::wire::int8{}}, 100}),
+          facts(gq::second_half{
+              gq::quantizer{gq::norm::local<2>{.bucket = 100}, one, dice, gq::wire::packed<2>{}},
+              gq::quantizer{gq::norm::local<2>{.bucket = 64}, one, dice, gq::wire::int8{}}}),
           facts(gq::floats<gq::bfloat16>{})};
 }
 

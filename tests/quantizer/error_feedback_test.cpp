@@ -14,6 +14,7 @@
 #include <globalq/operator/error_feedback.hpp>
 #include <globalq/operator/float32_tail.hpp>
 #include <globalq/operator/rotated.hpp>
+#include <globalq/operator/second_half.hpp>
 #include <globalq/telemetry/telemetry.hpp>
 #include <globalq/train/adapt/layered_mean.hpp>
 #include <globalq/transport/threads.hpp>
@@ -136,6 +137,8 @@ TYPED_TEST(ErrorFeedback, workers_keep_exactly_what_the_means_leave_out) {
       {gq::error_feedback{of_words("local:inf", "uniform", "sparse", 128)}, "sra"},
       {gq::error_feedback{gq::float32_tail{of_words("linf", "uniform", "packed:4", 100)}}, "sra"},
       {gq::error_feedback{gq::rotated{of_words("local:inf", "uniform", "packed:4", 128), 128}}, "sra"},
+      {gq::error_feedback{gq::second_half{two_bits, of_words("local:inf", "uniform", "packed:4", 100)}},
+       "sra"},
       {gq::error_feedback{gq::centered{two_bits}}, "allgather"},
       {gq::error_feedback{gq::rotated{gq::centered{two_bits, 100}, 64}}, "sra"}};
   constexpr int steps = 5;

@@ -86,12 +86,13 @@ struct named_operator {
   bool centered = false;  ///< around the midpoints of the buckets: globalq::centered
   double feedback = 0;    ///< decay of residuals: globalq::error_feedback; 0: none
   learning learns = {};   ///< starts from the levels in words; see level_learning.hpp
+  std::string wire_of_sums = {};  ///< of the means that sra sends: globalq::second_half; empty: that of words
 
   /// Whether a call of its quantizer is all, so that it can be the operator of a layer.
   bool only_quantizes() const { return clip == 0 && !learns; }
 };
 
-/// @brief Returns the operator, centered and with error feedback if requested. Its name contains clipping and learning, which the caller does,
+/// @brief Returns the operator, centered, with error feedback and another wire for sums if requested. Its name contains clipping and learning, which the caller does,
 /// so that workers compare them.
 globalq::any_quantizer operator_of(named_operator const& asked);
 

@@ -61,9 +61,10 @@ GLOBALQ_DECL plan make_plan(operator_facts const& op, schedule::erased const& sc
   auto const sums_of = [](partition const& pieces, int count) {
     return piece_sizes::of(pieces, count, counting_sums());
   };
-  auto const most =
-      schedule.busiest(workers, cut, c, piece_sizes::of(cut, parts, c),
-                       call_bytes_before(schedule, workers, before, length, chunk_bytes, sums_of));
+  piece_sizes sizes = piece_sizes::of(cut, parts, c);
+  if (op.of_sums != nullptr && workers > 1) sizes.set_sums(piece_sizes::of(cut, parts, c, 2));
+  auto const most = schedule.busiest(
+      workers, cut, c, sizes, call_bytes_before(schedule, workers, before, length, chunk_bytes, sums_of));
   p.bytes_sent = most.sent;
   p.workspace_bytes = most.held;
   p.bytes_modeled = s.native;

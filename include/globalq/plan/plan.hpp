@@ -45,11 +45,11 @@ namespace detail {
 /// A codec that only computes the sizes of frames.
 class counting_codec final : public codec {
  public:
-  explicit counting_codec(std::function<std::size_t(segment)> bytes,
+  explicit counting_codec(std::function<std::size_t(segment, int terms)> bytes,
                           payload::kind numbers = payload::kind::none)
       : bytes_(std::move(bytes)), numbers_(numbers) {}
 
-  std::size_t frame_bytes(segment part, int) const override { return bytes_(part); }
+  std::size_t frame_bytes(segment part, int terms) const override { return bytes_(part, terms); }
   void combine(segment, bool, std::span<source const>, std::span<std::byte>) override {}
   void finish(segment, std::span<source const>) override {}
   payload numbers(segment part, std::span<std::byte>) const override {
@@ -58,19 +58,20 @@ class counting_codec final : public codec {
   void declare(std::span<std::byte>, int) const override {}
 
  private:
-  std::function<std::size_t(segment)> bytes_;
+  std::function<std::size_t(segment, int terms)> bytes_;
   payload::kind numbers_;
 };
 
 /// The frames of an operator.
 inline counting_codec counting(operator_facts const& op, std::uint32_t levels, dtype type) {
   frame_format const format(op, levels);
-  return counting_codec([format, type](segment part) { return format.bytes(part, type); }, format.numbers());
+  return counting_codec([format, type](segment part, int terms) { return format.bytes(part, type, terms); },
+                        format.numbers());
 }
 
 /// The frames of float32 sums within nodes; see entered_vectors.
 inline counting_codec counting_sums() {
-  return counting_codec([](segment part) { return wire::padded(floats_format{}.bytes(part.count)); });
+  return counting_codec([](segment part, int) { return wire::padded(floats_format{}.bytes(part.count)); });
 }
 
 using transport::default_chunk_bytes;

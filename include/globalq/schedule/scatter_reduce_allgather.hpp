@@ -25,9 +25,9 @@ struct scatter_reduce_allgather {
 
   /// Bytes that a worker sends: each other segment to its owner, and the sum of its own to all others.
   static std::uint64_t sent(detail::piece_sizes const& all, int workers, int rank) {
-    std::uint64_t const own = all.of(rank);
-    return detail::capped_sum(all.all() - own,
-                              detail::capped_product(own, static_cast<std::uint64_t>(workers - 1)));
+    return detail::capped_sum(
+        all.all() - all.of(rank),
+        detail::capped_product(all.sums().of(rank), static_cast<std::uint64_t>(workers - 1)));
   }
   /// Sizes of a worker's frames, slot by slot.
   static void hold(detail::piece_sizes const& all, int workers, int rank, detail::slot_sizes& frames) {
@@ -35,17 +35,18 @@ struct scatter_reduce_allgather {
     for (std::uint64_t k = 0; k < std::min<std::uint64_t>(2, all.rounds()); ++k) {
       std::uint64_t const in = k * (2 * n + 1), out = in + n, own = all.run_of(rank).largest(2, k);
       for (auto const& run : all.runs()) {
-        std::uint64_t const theirs = run.largest(2, k), first = static_cast<std::uint64_t>(run.first),
-                            end = first + static_cast<std::uint64_t>(run.count);
+        std::uint64_t const first = static_cast<std::uint64_t>(run.first),
+                            end = first + static_cast<std::uint64_t>(run.count), leaf = run.largest(2, k),
+                            sum = all.sums().run_of(run.first).largest(2, k);
         auto const others = [&](std::uint64_t from, std::uint64_t to) {
           if (from >= to) return;
-          frames.hold(in + from, to - from, std::max(own, theirs));
-          frames.hold(out + from, to - from, theirs);
+          frames.hold(in + from, to - from, std::max(own, sum));
+          frames.hold(out + from, to - from, leaf);
         };
         others(first, std::min(r, end));
         others(std::max(first, r + 1), end);
       }
-      frames.hold(out + n, 1, own);
+      frames.hold(out + n, 1, all.sums().run_of(rank).largest(2, k));
     }
   }
 

@@ -8,6 +8,8 @@
 #include "../../wire/frame.hpp"
 #include "resolve.hpp"
 
+#include <optional>
+
 namespace GLOBALQ_ABI::detail {
 
 /// The format of frames of floating-point numbers: a header and the numbers.
@@ -105,29 +107,35 @@ class frame_format {
         has_codes_(op.has_codes()),
         floats_{op.floats.type},
         tail_(op.plain_tail),
-        chain_(op.chain) {}
+        chain_(op.chain) {
+    if (op.of_sums != nullptr) of_sums_.emplace(op.of_sums->facts);
+  }
 
   /// Whether frames vary in length. bytes() is then the most.
   bool varies() const { return codes_.most_bytes != nullptr; }
 
-  std::size_t bytes(segment part, dtype type) const { return part.empty() ? 0 : bytes_from(0, part, type); }
+  /// @param terms  workers in the frame
+  std::size_t bytes(segment part, dtype type, int terms = 1) const {
+    return part.empty() ? 0 : bytes_from(0, part, type, terms);
+  }
 
   /// The numbers of frames that a transport can add.
   payload::kind numbers() const { return has_codes_ ? codes_.integers() : floats_.numbers(); }
 
  private:
   /// Bytes of a frame of an operator without the first stages of the chain.
-  std::size_t bytes_from(std::size_t number, segment part, dtype type) const {
-    if (number == chain_.size()) return bytes_with_tail(part, type);
+  std::size_t bytes_from(std::size_t number, segment part, dtype type, int terms) const {
+    if (number == chain_.size()) return bytes_with_tail(part, type, terms);
     return sections{part, chain_[number]->side_values(part)}.bytes(varies(),
-                                                                   bytes_from(number + 1, part, type));
+                                                                   bytes_from(number + 1, part, type, terms));
   }
-  std::size_t bytes_with_tail(segment part, dtype type) const {
-    if (!tail_) return bytes_of_content(part, type);
+  std::size_t bytes_with_tail(segment part, dtype type, int terms) const {
+    if (!tail_) return bytes_of_content(part, type, terms);
     sections const all = with_tail(part, codes_.bucket);
-    return all.bytes(varies(), bytes_of_content(all.values, type));
+    return all.bytes(varies(), bytes_of_content(all.values, type, terms));
   }
-  std::size_t bytes_of_content(segment part, dtype type) const {
+  std::size_t bytes_of_content(segment part, dtype type, int terms) const {
+    if (terms > 1 && of_sums_) return of_sums_->bytes(part, type);
     if (!has_codes_) return floats_.bytes(part.count);
     return varies() ? codes_.bytes(part, type) : codes_.codes_format::bytes(part, type);
   }
@@ -137,6 +145,7 @@ class frame_format {
   floats_format floats_;
   bool tail_;
   stages chain_;
+  std::optional<codes_format> of_sums_;
 };
 
 }  // namespace GLOBALQ_ABI::detail

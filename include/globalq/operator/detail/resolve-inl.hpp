@@ -15,18 +15,20 @@ GLOBALQ_DECL std::uint64_t fingerprint(schedule_facts const& s) {
 }
 
 GLOBALQ_DECL std::uint64_t fingerprint(operator_facts const& op, resolution const& r) {
-  auto const& [name, before, content, floats, grain, plain_tail, chain, evenly_spaced, binary, zero_free,
-               size, limit, q, p, bucket, local, fixed_scale, user_norm, unbiased, told_worker, shifts,
-               integer_wire, largest_code, wire_bits, wire_bytes, most_bytes, wire, reduce, largest_sum,
-               codes_end, policies, levels, magnitudes] = op;
+  auto const& [name, before, content, floats, grain, plain_tail, chain, of_sums, evenly_spaced, binary,
+               zero_free, size, limit, q, p, bucket, local, fixed_scale, user_norm, unbiased, told_worker,
+               shifts, integer_wire, largest_code, wire_bits, wire_bytes, most_bytes, wire, reduce,
+               largest_sum, codes_end, policies, levels, magnitudes] = op;
   auto const& [order, quantum, in_byte] = q;
-  auto const& [how, resolved_size, headroom, refusal] = r;
+  auto const& [how, resolved_size, headroom, size_of_sums, refusal] = r;
   std::uint64_t const h =
       hash_fields(0, name, before, content, grain, plain_tail, evenly_spaced, binary, zero_free, size, limit,
                   order, quantum, in_byte, p, bucket, local, fixed_scale, unbiased, shifts, integer_wire,
                   largest_code, wire_bits, most_bytes, wire, reduce, policies);
   std::uint64_t maps = h;
   for (auto const& map : chain) maps = hash_fields(maps, map->name(), map->grain());
+  if (of_sums != nullptr)
+    maps = hash_fields(maps, size_of_sums, of_sums->facts.policies, of_sums->facts.levels);
   return hash_fields(maps, how, resolved_size, headroom, refusal);
 }
 
@@ -62,6 +64,7 @@ GLOBALQ_DECL method choose_method(operator_facts const& op, schedule_facts const
   }
   if (!s.combines) return method::none;
   if (s.native) return method::sum;
+  if (op.of_sums != nullptr) return method::requantize;
   if (op.most_bytes != nullptr)
     return method::requantize;  // codes in frames of variable length cannot be added
   if (op.evenly_spaced && !op.local && op.integer_wire) return method::sum;
@@ -159,6 +162,12 @@ inline resolution resolve_policies(operator_facts const& op, schedule_facts cons
         {"schedule native adds integer frames and supports no midpoints or other side values of stages; use "
          "schedule ring, tree, sra or allgather"});
   r.how = choose_method(op, s);
+  if (op.of_sums != nullptr) {
+    if (r.how != method::requantize || !s.one_addition || s.encoders != 0)
+      return refuse(
+          {"only schedule sra sends sums that another operator can encode; use it, or remove second_half"});
+    r.size_of_sums = resolve_policies(op.of_sums->facts, {}, 1).size;
+  }
   if (feedback != nullptr) {
     if (r.how == method::exponential || r.how == method::user ||
         (r.how == method::requantize && !s.one_addition && workers > 1))
@@ -170,7 +179,8 @@ inline resolution resolve_policies(operator_facts const& op, schedule_facts cons
            ", or use levels::uniform, a global norm and an integer wire, whose codes add without rounding"});
     if (op.fixed_scale > 0)
       return refuse({"a value plus its residual may exceed norm::fixed; use a norm that is measured"});
-    if (op.user_norm != nullptr || op.q != infinity || (!op.local && op.p != infinity))
+    if (op.user_norm != nullptr || op.q != infinity || (!op.local && op.p != infinity) ||
+        (op.of_sums != nullptr && op.of_sums->facts.q != infinity))
       return refuse(
           {"the residual may grow without bound where scales are larger than all values; use the largest "
            "magnitude as norm: norm::local<infinity> or norm::linf"});
@@ -351,8 +361,9 @@ GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& 
   if (!r.fits() || feedback_of(op.chain) == nullptr) return r;
   // a residual is at most this times the largest value plus residual of the bucket; of sums under a norm of all workers, their
   // number times that
-  double const error = largest_error(op, r.size);
-  int const terms = keeps_scale_of_sums(op, r.how) ? s.vectors(workers) : 1;
+  double error = largest_error(op, r.size);
+  if (op.of_sums != nullptr) error = std::max(error, largest_error(op.of_sums->facts, r.size_of_sums));
+  int const terms = keeps_scale_of_sums(op, r.how) && op.of_sums == nullptr ? s.vectors(workers) : 1;
   if (error >= 1)
     r.refusal = refusal_text(
         op, s, workers,

@@ -52,6 +52,8 @@ constexpr char const* name_of(method m) {
 namespace detail {
 
 class user_norm;
+class operator_codec;
+struct operator_of_sums;
 
 /// The reduce policy of the user; the first values are those of reduce::way.
 enum class request : std::uint8_t { automatic, sum, exponential, requantize, user };
@@ -101,6 +103,8 @@ struct operator_facts {
   std::uint64_t grain = 1;      ///< segments begin at multiples of it, of buckets and of random tiles
   bool plain_tail = false;      ///< a short last bucket travels as float32
   stages chain;                 ///< maps before encoding, the first one first
+  /// Encodes the sums that scatter-reduce-allgather sends; null: the operator itself does.
+  std::shared_ptr<operator_of_sums const> of_sums;
   bool evenly_spaced = false;
   bool binary = false;  ///< base-2 exponential levels
   bool zero_free = false;
@@ -148,6 +152,13 @@ struct operator_facts {
   bool shares_norm() const { return has_codes() && !local && fixed_scale == 0; }
 };
 
+struct resolution;
+/// An operator that encodes sums: the codec of a vector that a worker has alone.
+struct operator_of_sums {
+  operator_facts facts;
+  std::function<std::unique_ptr<operator_codec>(resolution const&, kernel::host_executor const&)> make;
+};
+
 /// Adds what callers do with vectors before calls.
 inline operator_facts prepared(operator_facts f, std::string const& how) {
   if (how.empty()) return f;
@@ -160,6 +171,8 @@ inline operator_facts prepared(operator_facts f, std::string const& how) {
 inline std::uint64_t grain_of(operator_facts const& op) {
   std::uint64_t grain = std::lcm(op.grain, std::uint64_t{random::tile_values});
   if (op.bucket != 0) grain = std::lcm(op.bucket, grain);
+  if (op.of_sums != nullptr && op.of_sums->facts.bucket != 0)
+    grain = std::lcm(op.of_sums->facts.bucket, grain);
   for (auto const& map : op.chain)
     if (map->grain() != 0) grain = std::lcm(map->grain(), grain);
   return grain;
@@ -183,8 +196,9 @@ inline bool scales_each_vector(operator_facts const& op) {
 struct resolution {
   method how = method::none;
   std::uint32_t size = 0;
-  std::uint32_t headroom = 0;  ///< codes of sums beyond the number of levels
-  std::string refusal;         ///< the error; empty if the policies fit
+  std::uint32_t headroom = 0;      ///< codes of sums beyond the number of levels
+  std::uint32_t size_of_sums = 0;  ///< levels of the operator of sums, if there is one
+  std::string refusal;             ///< the error; empty if the policies fit
   bool fits() const { return refusal.empty(); }
 };
 

@@ -49,6 +49,11 @@ class wrapped_operator : public any_quantizer {
                                 ": a float32 tail is supported only in host memory; on a stream remove "
                                 "float32_tail, so that a short last bucket has its own scale, or average in "
                                 "host memory");
+    if (f.of_sums != nullptr)
+      throw configuration_error(
+          "globalq: " + f.name +
+          ": another operator for sums is supported only in host memory; on a stream remove "
+          "second_half, or average in host memory");
     throw configuration_error(
         "globalq: " + f.name + ": " + f.chain.front()->name() +
         " is not supported on this stream; use a stream of Kokkos::Cuda if the stage "

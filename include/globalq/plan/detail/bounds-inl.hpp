@@ -16,6 +16,51 @@ GLOBALQ_DECL bool needs_additions(resolution const& r, schedule_facts const& s, 
   return r.how == method::exponential || (encodes_sums(r, s) && !s.one_addition && !is_chain(s, workers));
 }
 
+/// Bound on norm / Euclidean norm.
+inline double excess(std::uint32_t order, double count) {
+  double const inverse = order == infinity ? 0.0 : 1.0 / order;
+  return std::pow(count, std::max(0.0, inverse - 0.5));
+}
+inline double values_of_bucket(operator_facts const& op, std::uint64_t length) {
+  return static_cast<double>(op.bucket == 0 ? length : std::min(op.bucket, length));
+}
+
+/// @param size  levels above zero
+inline bound_terms terms_of(operator_facts const& op, std::uint32_t size, bool shifts, int workers) {
+  bound_terms t;
+  t.binary = op.binary;
+  t.evenly_spaced = op.evenly_spaced;
+  t.zero_free = op.zero_free;
+  t.shifts = shifts;
+  if (!op.has_codes()) {
+    // relative to the largest value: see float_scale_of()
+    float_format const format = format_of(op.floats.type);
+    t.spread = format.omega;
+    t.first = std::ldexp(
+        1.0, format.gap + (format.range == 0 ? 60 : growth_of_sums(workers, format) - format.range));
+  } else if (op.evenly_spaced) {
+    t.first = 1.0 / size;
+  } else if (op.binary) {
+    t.first = std::pow(2.0, 1.0 - size);
+    t.spread = 1.0 / 8;
+  } else {
+    t.first = op.magnitudes.front();
+    for (std::size_t k = 1; k < op.magnitudes.size(); ++k) {
+      double const ratio = op.magnitudes[k] / op.magnitudes[k - 1];
+      t.spread = std::max(t.spread, (ratio - 1) * (ratio - 1) / (4 * ratio));
+    }
+  }
+  return t;
+}
+
+/// The variance of encoding the sum of n workers by the operator of sums, whose norms are local.
+/// @param before  variance of the sum
+inline double encoding_of_sums(operator_facts const& sums, std::uint32_t size, int workers,
+                               std::uint64_t length, double before) {
+  double const d = values_of_bucket(sums, length), c = excess(sums.q, d) * (sums.q.rounds_up() ? 2.0 : 1.0);
+  return terms_of(sums, size, sums.shifts, workers).encoding(d, c, 1) * (workers + before);
+}
+
 GLOBALQ_DECL double variance_bound(operator_facts const& op, resolution const& r, schedule_facts const& s,
                                    int workers, std::uint64_t length,
                                    std::vector<std::pair<int, int>> const& additions) {
@@ -32,35 +77,9 @@ GLOBALQ_DECL double variance_bound(operator_facts const& op, resolution const& r
     return s.weight(workers) * variance_bound(op, r, between, s.encoders, length, additions);
   }
   double const n = workers;
-  double const d = static_cast<double>(op.bucket == 0 ? length : std::min(op.bucket, length));
-  auto const excess = [](std::uint32_t order, double count) {  // bound on norm / Euclidean norm
-    double const inverse = order == infinity ? 0.0 : 1.0 / order;
-    return std::pow(count, std::max(0.0, inverse - 0.5));
-  };
+  double const d = values_of_bucket(op, length);
   double const c = excess(op.q, d) * (op.local ? 1.0 : excess(op.p, n)) * (op.q.rounds_up() ? 2.0 : 1.0);
-  bound_terms t;
-  t.binary = op.binary;
-  t.evenly_spaced = op.evenly_spaced;
-  t.zero_free = op.zero_free;
-  t.shifts = op.shifts && !keeps_scale_of_sums(op, r.how);
-  if (!op.has_codes()) {
-    // relative to the largest value: see float_scale_of()
-    float_format const format = format_of(op.floats.type);
-    t.spread = format.omega;
-    t.first = std::ldexp(
-        1.0, format.gap + (format.range == 0 ? 60 : growth_of_sums(workers, format) - format.range));
-  } else if (op.evenly_spaced) {
-    t.first = 1.0 / r.size;
-  } else if (op.binary) {
-    t.first = std::pow(2.0, 1.0 - r.size);
-    t.spread = 1.0 / 8;
-  } else {
-    t.first = op.magnitudes.front();
-    for (std::size_t k = 1; k < op.magnitudes.size(); ++k) {
-      double const ratio = op.magnitudes[k] / op.magnitudes[k - 1];
-      t.spread = std::max(t.spread, (ratio - 1) * (ratio - 1) / (4 * ratio));
-    }
-  }
+  bound_terms const t = terms_of(op, r.size, op.shifts && !keeps_scale_of_sums(op, r.how), workers);
   // the encodings of all workers' own values: D = n d coordinates under a global norm, d each under local norms
   double const omega = op.local ? t.encoding(d, c, 1) : t.encoding(n * d, c, 1);
   if (workers == 1 || r.how == method::sum || !s.combines) return omega / n;
@@ -91,7 +110,9 @@ GLOBALQ_DECL double variance_bound(operator_facts const& op, resolution const& r
   };
   double total = 0;
   if (s.one_addition) {
-    total = omega + hop(n, omega);
+    total = omega + (op.of_sums == nullptr
+                         ? hop(n, omega)
+                         : encoding_of_sums(op.of_sums->facts, r.size_of_sums, workers, length, omega));
   } else if (is_chain(s, workers)) {  // one worker's encoding, then one per hop
     total = hop(1, 0);
     for (int k = 2; k <= workers; ++k) total += hop(k, total);

@@ -13,6 +13,7 @@
 #include <array>
 #include <concepts>
 #include <limits>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -107,12 +108,17 @@ class piece_sizes {
   }
 
   /// For frames whose size depends only on the number of their values.
-  static piece_sizes of(partition const& cut, int parts, codec const& c) {
+  /// @param terms  workers in each
+  static piece_sizes of(partition const& cut, int parts, codec const& c, int terms = 1) {
     return {cut, parts, true, [&](segment piece, std::uint64_t rounds) {
-              std::uint64_t const bytes = c.frame_bytes(piece, 1);
+              std::uint64_t const bytes = c.frame_bytes(piece, terms);
               return chunk_run{rounds, rounds * bytes, bytes};
             }};
   }
+
+  /// The sizes of frames of sums, if they are others.
+  void set_sums(piece_sizes sums) { sums_ = std::make_shared<piece_sizes const>(std::move(sums)); }
+  piece_sizes const& sums() const { return sums_ == nullptr ? *this : *sums_; }
 
   std::vector<part_run> const& runs() const { return runs_; }
   int parts() const { return parts_; }
@@ -137,6 +143,7 @@ class piece_sizes {
   std::uint64_t rounds_, all_ = 0, largest_ = 0;
   int parts_;
   std::vector<part_run> runs_;
+  std::shared_ptr<piece_sizes const> sums_;
 };
 
 /// Bytes of a call before its schedule runs, for example of norms of buckets, whose frames are in the shared slots.

@@ -78,8 +78,11 @@ class layered_plan {
       return sums_sizes(members, pieces, count);
     };
     globalq::detail::counting_codec frames = group.frames();
+    schedule::detail::piece_sizes sizes = group.sizes(cut, parts);
+    if (n > 1 && any([](layer_operator const& s) { return s.facts.of_sums != nullptr; }))
+      sizes.set_sums(group.sizes(cut, parts, 2));
     auto const most = schedule_.busiest(
-        n, cut, frames, group.sizes(cut, parts),
+        n, cut, frames, sizes,
         globalq::detail::call_bytes_before(schedule_, n, before, places.length(), chunk_bytes_, sums_of));
     p.bytes_sent = most.sent;
     p.workspace_bytes = most.held;
