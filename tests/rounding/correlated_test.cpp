@@ -379,6 +379,69 @@ TEST(Correlated, gains_with_uniform_exponential_and_table_levels) {
   expect_gains(gq::levels::table{even}, {1.60, 1.89, 1.96}, {1.66, 2.20, 2.22});
 }
 
+/// What plans expect is what calls measure, for values whose fractions of gaps are uniform.
+TEST(Correlated, plans_expect_the_gain_that_calls_have) {
+  std::size_t const d = 256 * 200;
+  auto const of = [](auto rounding) {
+    return gq::quantizer{gq::norm::linf{}, gq::levels::uniform<>{}, rounding, gq::wire::int8{}};
+  };
+  auto const error = [&](int n, auto const& op) {
+    auto const y = mean_of(n, d, op, gq::schedule::allgather{});
+    double sum = 0;
+    for (std::size_t i = 0; i < d; ++i) {
+      double exact = 0;
+      for (int r = 0; r < n; ++r) exact += static_cast<double>(value_of(r, i, false).x) / n;
+      sum += (static_cast<double>(y[i]) - exact) * (static_cast<double>(y[i]) - exact);
+    }
+    return sum;
+  };
+  for (int n : {1, 2, 3, 8, 17}) {
+    gq::plan const p = gq::plan_for(of(correlated{}), gq::schedule::allgather{}, n, d);
+    // 51,200 values in 200 tiles that share a permutation: 3 % is four standard deviations
+    EXPECT_NEAR(error(n, of(gq::rounding::stochastic{})) / error(n, of(correlated{})),
+                p.theta / p.expected_theta, 0.03 * p.theta / p.expected_theta)
+        << n;
+  }
+  auto const gain = [](auto const& op, auto const& schedule, int n) {
+    gq::plan const p = gq::plan_for(op, schedule, n, 4096);
+    return p.theta / p.expected_theta;
+  };
+  EXPECT_DOUBLE_EQ(gain(of(correlated{}), gq::schedule::ring{}, 4), 2 / (1 + 1 / 16.0));  // codes add
+  EXPECT_DOUBLE_EQ(gain(of(correlated{}), gq::schedule::hierarchical<gq::schedule::float32_sum>{2}, 4), 1.6);
+  gq::quantizer const packed{gq::norm::linf{}, gq::levels::uniform<>{}, correlated{}, gq::wire::packed<4>{}};
+  gq::quantizer const far{gq::norm::linf{}, gq::levels::exponential<>{}, correlated{}, gq::wire::int8{}};
+  gq::quantizer const local{gq::norm::local<2>{128}, gq::levels::uniform<>{}, correlated{}, gq::wire::int8{}};
+  EXPECT_EQ(gain(packed, gq::schedule::ring{}, 4), 1);  // sums are encoded again, by words of their own
+  EXPECT_EQ(gain(far, gq::schedule::allgather{}, 4), 1);
+  EXPECT_EQ(gain(local, gq::schedule::allgather{}, 4), 1);
+  EXPECT_EQ(gain(of(gq::rounding::stochastic{}), gq::schedule::allgather{}, 4), 1);
+
+  // scatter-reduce-allgather: three of four workers encode; their strata by the law
+  double square = 0;
+  constexpr int draws = 400'000;
+  std::uint64_t seed = 1;
+  auto const uniform = [&] {
+    seed = seed * 6364136223846793005ULL + 1442695040888963407ULL;
+    return static_cast<double>(seed >> 11) * 0x1p-53;
+  };
+  for (int k = 0; k < draws; ++k) {
+    int part[] = {0, 1, 2, 3};
+    for (int i = 3; i > 0; --i) std::swap(part[i], part[static_cast<int>(uniform() * (i + 1))]);
+    double sum = 0;
+    for (int r = 0; r < 3; ++r) {
+      double const f = uniform(), u = (part[r] + uniform()) / 4;
+      sum += (u < f ? 1 : 0) - f;
+    }
+    square += sum * sum / draws;
+  }
+  gq::detail::operator_facts const facts = gq::detail::facts_of(packed);
+  gq::detail::schedule_facts const sra = gq::schedule::sra::facts(4);
+  double const expected = gq::detail::expected_gain(facts, gq::detail::resolve(facts, sra, 4), sra, 4);
+  EXPECT_NEAR(3 / 6.0 / square, expected, 0.01 * expected);  // the deviation of the mean of squares is 0.25 %
+  EXPECT_LT(gain(packed, gq::schedule::sra{}, 4), expected);
+  EXPECT_GT(gain(packed, gq::schedule::sra{}, 4), 1.05);
+}
+
 TEST(Correlated, telemetry_measures_the_errors_that_the_call_makes) {
   on_threads(3, [](auto& workers) {
     std::vector<float> x(256 * 20), y = x;

@@ -174,6 +174,12 @@ template <class R>
 concept ToldWorker = requires(R const rounding, std::uint32_t number) {
   { rounding.for_worker(number, number) } -> std::same_as<R>;
 };
+/// Has `static double gain(std::uint32_t workers)`: how many times smaller than by independent words the variance of a mean is,
+/// on average over fractions of gaps that are uniform and independent, under a norm of all workers. Plans use it.
+template <class R>
+concept SaysGain = requires(std::uint32_t workers) {
+  { R::gain(workers) } -> std::convertible_to<double>;
+};
 /// Draws words in common with other workers. Has `std::uint32_t cohort() const`, the number of the workers that share them,
 /// and `in_tile(std::uint32_t const* shared) const`, the rounding of own values in a tile of 256: a RoundingScheme that
 /// ComparesWords and draws a word for each value. `shared[0]` to `shared[15]` are random words, the same for a tile on all

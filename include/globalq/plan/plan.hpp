@@ -26,16 +26,19 @@ struct plan {
   bool fits = false;    ///< whether the policies work together
   std::string refusal;  ///< the error with a remedy; empty if the policies fit
   int workers = 1;
-  std::uint64_t length = 0;         ///< values
-  method reduce = method::none;     ///< the reduce method
-  std::uint32_t levels = 0;         ///< levels above zero; 0: none
-  std::uint32_t headroom = 0;       ///< codes that the exponential or a user-defined reduce keeps free
-  std::uint64_t bytes_sent = 0;     ///< by the busiest worker: frames, headers, norms
-  bool bytes_are_most = false;      ///< bytes_sent is an upper bound, because frames vary in length
-  bool bytes_modeled = false;       ///< true for native: 2 S (n-1)/n; the transport's actual count is unknown
-  double bits_per_value = 0;        ///< of one worker's frame of the whole vector, header and scales included
-  int rounding_steps = 0;           ///< roundings on the longest path from a worker's value to the mean
-  double theta = 0;                 ///< E||result - mean||^2 <= (theta / n) sum_i ||x_i||^2; NaN: no bound
+  std::uint64_t length = 0;      ///< values
+  method reduce = method::none;  ///< the reduce method
+  std::uint32_t levels = 0;      ///< levels above zero; 0: none
+  std::uint32_t headroom = 0;    ///< codes that the exponential or a user-defined reduce keeps free
+  std::uint64_t bytes_sent = 0;  ///< by the busiest worker: frames, headers, norms
+  bool bytes_are_most = false;   ///< bytes_sent is an upper bound, because frames vary in length
+  bool bytes_modeled = false;    ///< true for native: 2 S (n-1)/n; the transport's actual count is unknown
+  double bits_per_value = 0;     ///< of one worker's frame of the whole vector, header and scales included
+  int rounding_steps = 0;        ///< roundings on the longest path from a worker's value to the mean
+  double theta = 0;              ///< E||result - mean||^2 <= (theta / n) sum_i ||x_i||^2; NaN: no bound
+  /// theta with the gain of a rounding that is correlated between workers, for independent vectors under a norm of all
+  /// workers; else theta. No bound: fractions of gaps are taken as uniform.
+  double expected_theta = 0;
   double iterations_factor = 1;     ///< 1 + n theta: bounds the growth of iterations to a target
   std::size_t workspace_bytes = 0;  ///< frames held by one worker during a call, at most
 };

@@ -55,6 +55,16 @@ struct correlated : stochastic {
     return c;
   }
 
+  /// 2 / (1 + 1/n^2) for up to 16 workers; of the mean over cohorts for more.
+  static constexpr double gain(std::uint32_t workers) {
+    double variance = 0;
+    for (std::uint32_t r = 0; r < workers; ++r) {
+      double const members = correlated().for_worker(r, workers).members_;
+      variance += (1 + 1 / (members * members)) / 2 / workers;
+    }
+    return 1 / variance;
+  }
+
   GLOBALQ_FUNCTION constexpr std::uint32_t cohort() const { return cohort_; }
 
   /// The rounding in a tile: part p of n, where p is this member under a random permutation.

@@ -89,6 +89,7 @@ operator_facts facts_of(quantizer<N, L, R, W, Op> const& op) {
   f.shifts = op.rounding.shifts();
   f.unbiased = R::unbiased;
   f.told_worker = ToldWorker<R>;
+  if constexpr (SaysGain<R>) f.gain = [](std::uint32_t workers) -> double { return R::gain(workers); };
   f.integer_wire = is_integer_wire<W>();
   if constexpr (wire::BlockCode<W>) {
     using code_type = typename W::code_type;

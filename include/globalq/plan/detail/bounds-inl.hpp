@@ -16,6 +16,18 @@ GLOBALQ_DECL bool needs_additions(resolution const& r, schedule_facts const& s, 
   return r.how == method::exponential || (encodes_sums(r, s) && !s.one_addition && !is_chain(s, workers));
 }
 
+GLOBALQ_DECL double expected_gain(operator_facts const& op, resolution const& r, schedule_facts const& s,
+                                  int vectors) {
+  bool const once = encodes_sums(r, s) && s.one_addition;
+  if (op.gain == nullptr || !op.evenly_spaced || !op.shares_norm() || vectors < 2 ||
+      (s.combines && r.how != method::sum && !once))
+    return 1;
+  double const all = op.gain(static_cast<std::uint32_t>(vectors));
+  if (!once) return all;
+  // the owner of a segment does not encode its own values: one worker fewer, with the same covariances
+  return 1 / (1 + (1 / all - 1) * (vectors - 2) / (vectors - 1));
+}
+
 /// Bound on norm / Euclidean norm.
 inline double excess(std::uint32_t order, double count) {
   double const inverse = order == infinity ? 0.0 : 1.0 / order;
@@ -63,7 +75,7 @@ inline double encoding_of_sums(operator_facts const& sums, std::uint32_t size, i
 
 GLOBALQ_DECL double variance_bound(operator_facts const& op, resolution const& r, schedule_facts const& s,
                                    int workers, std::uint64_t length,
-                                   std::vector<std::pair<int, int>> const& additions) {
+                                   std::vector<std::pair<int, int>> const& additions, double gain) {
   double const none = std::numeric_limits<double>::quiet_NaN();
   if (!op.rounds() || !op.unbiased || feedback_of(op.chain) != nullptr || op.fixed_scale > 0 ||
       op.user_norm != nullptr || (r.how == method::user && workers > 1) ||
@@ -74,14 +86,14 @@ GLOBALQ_DECL double variance_bound(operator_facts const& op, resolution const& r
     // a node's vector v is its sum divided by the size of the largest node: sum ||v||^2 <= ||x||^2 / largest_node
     schedule_facts between = s;
     between.encoders = 0;
-    return s.weight(workers) * variance_bound(op, r, between, s.encoders, length, additions);
+    return s.weight(workers) * variance_bound(op, r, between, s.encoders, length, additions, gain);
   }
   double const n = workers;
   double const d = values_of_bucket(op, length);
   double const c = excess(op.q, d) * (op.local ? 1.0 : excess(op.p, n)) * (op.q.rounds_up() ? 2.0 : 1.0);
   bound_terms const t = terms_of(op, r.size, op.shifts && !keeps_scale_of_sums(op, r.how), workers);
   // the encodings of all workers' own values: D = n d coordinates under a global norm, d each under local norms
-  double const omega = op.local ? t.encoding(d, c, 1) : t.encoding(n * d, c, 1);
+  double const omega = (op.local ? t.encoding(d, c, 1) : t.encoding(n * d, c, 1)) / gain;
   if (workers == 1 || r.how == method::sum || !s.combines) return omega / n;
   auto const slot = [](int rank) { return static_cast<std::size_t>(rank); };
   std::vector<double> terms(slot(workers), 1.0), variance(slot(workers), 0.0);

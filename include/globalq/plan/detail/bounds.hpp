@@ -52,12 +52,19 @@ inline bool encodes_sums(resolution const& r, schedule_facts const& s) {
 /// Whether variance_bound() uses additions.
 GLOBALQ_DECL bool needs_additions(resolution const& r, schedule_facts const& s, int workers);
 
+/// How many times smaller a rounding that is correlated between workers makes the variance of their own encodings, if
+/// fractions of gaps are uniform and independent; else 1.
+/// @param vectors  that are encoded
+GLOBALQ_DECL double expected_gain(operator_facts const& op, resolution const& r, schedule_facts const& s,
+                                  int vectors);
+
 /// theta of an operator on a schedule; NaN if there is no bound (for example with rounding to nearest).
 /// @param length      length of the vector
 /// @param additions   of the schedule; empty unless needs_additions()
+/// @param gain        expected_gain(), for the expected value instead of the bound
 GLOBALQ_DECL double variance_bound(operator_facts const& op, resolution const& r, schedule_facts const& s,
                                    int workers, std::uint64_t length,
-                                   std::vector<std::pair<int, int>> const& additions);
+                                   std::vector<std::pair<int, int>> const& additions, double gain = 1);
 
 }  // namespace GLOBALQ_ABI::detail
 
