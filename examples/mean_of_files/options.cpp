@@ -73,7 +73,7 @@ void add_options(CLI::App& app, settings& chosen, texts& text) {
       "none|uniform:S|exponential:S[:BASE]|table:0,..,1|symmetric:L1,..,1|e2m1|e2m3|e3m2|e4m3|e5m2 (default: "
       "uniform, as many as fit)");
   app.add_option("--rounding", chosen.words.rounding,
-                 "stochastic|correlated|random-shift|random-shift-unshifted|nearest")
+                 "stochastic|correlated|nearest|random-shift|correlated-shift; these also with -unshifted")
       ->capture_default_str();
   app.add_option("--wire", chosen.words.wire, "int8|int16|int32|packed:B|elias|huffman|sparse")
       ->capture_default_str();

@@ -176,7 +176,7 @@ std::string row(std::string_view example) {
     }
     if (op.centered) {  // a bound by the range, which is not a share of the energy
       bound = std::nan("");
-      omega = op.words.rounding == "random-shift" ? "gap^2 / 12" : "gap^2 / 4";
+      omega = op.words.rounding.ends_with("-shift") ? "gap^2 / 12" : "gap^2 / 4";
       theta = "none";
     }
     if (plain)

@@ -118,9 +118,11 @@ rounding_choice read_rounding(std::string const& text) {
   if (text == "correlated") return gq::rounding::correlated{};
   if (text == "random-shift") return gq::rounding::random_shift<true>{};
   if (text == "random-shift-unshifted") return gq::rounding::random_shift<false>{};
+  if (text == "correlated-shift") return gq::rounding::correlated_shift<true>();
+  if (text == "correlated-shift-unshifted") return gq::rounding::correlated_shift<false>();
   if (text == "nearest") return gq::rounding::nearest{};
   refuse("rounding", text, "is not a rounding",
-         "use stochastic, correlated, random-shift, random-shift-unshifted or nearest");
+         "use stochastic, correlated, random-shift, correlated-shift, both also with -unshifted, or nearest");
 }
 
 wire_choice read_wire(std::string const& text) {
@@ -188,7 +190,7 @@ void check_fit(description const& words, parts const& with) {
              varying = std::visit([]<class W>(W const&) { return gq::wire::BlockCode<W>; }, with.wire);
   if (std::holds_alternative<gq::rounding::random_shift<true>>(with.rounding) && !uniform)
     refuse("rounding", words.rounding, "requires evenly spaced levels, but levels are " + words.levels,
-           "use levels uniform, or rounding random-shift-unshifted");
+           "use levels uniform, or rounding " + words.rounding + "-unshifted");
   if (with.reduce == way::sum && !uniform)
     refuse("reduce", words.reduce, "cannot add codes of levels " + words.levels,
            "uniform levels pair with sum, exponential levels of base 2 with exponential, all levels with "

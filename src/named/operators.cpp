@@ -345,13 +345,21 @@ constexpr parameter scale_parameter{
     "max: divide each bucket by its largest magnitude; min-max: subtract the midpoint "
     "of its minimum and maximum and divide by half its range"};
 
-constexpr parameter qsdp_parameters[] = {eight_bits, bucket_of("1024"), shift_back_parameter, scale_parameter,
-                                         tail_parameter};
-constexpr std::string_view qsdp_examples[] = {"qsdp", "qsdp:8,shift-back=no", "qsdp:8,scale=min-max"};
+constexpr parameter correlated_parameter{
+    "correlated", "no", "yes or no; alone it means yes",
+    "yes: the shifts of workers divide the range, so that errors of equal vectors cancel in their mean",
+    "yes"};
+std::string shift_in(arguments const& with) {
+  std::string const name = with.one_of("correlated", yes_no) == 1 ? "correlated-shift" : "random-shift";
+  return with.one_of("shift-back", yes_no) == 1 ? name : name + "-unshifted";
+}
+
+constexpr parameter qsdp_parameters[] = {eight_bits,      bucket_of("1024"),    shift_back_parameter,
+                                         scale_parameter, correlated_parameter, tail_parameter};
+constexpr std::string_view qsdp_examples[] = {"qsdp", "qsdp:8,shift-back=no", "qsdp:8,scale=min-max",
+                                              "qsdp:8,correlated"};
 named_operator make_qsdp(arguments const& with) {
-  bool const back = with.one_of("shift-back", yes_no) == 1;
-  return {{"local:inf", "uniform", back ? "random-shift" : "random-shift-unshifted", short_wire(with), "auto",
-           bucket_in(with)},
+  return {{"local:inf", "uniform", shift_in(with), short_wire(with), "auto", bucket_in(with)},
           "allgather",
           0,
           with.one_of("scale", scales) == 1};
@@ -363,13 +371,12 @@ constexpr parameter qsdp_grid_parameters[] = {
      "report an error"},
     integer_bits,
     all_levels,
-    shift_back_parameter};
+    shift_back_parameter,
+    correlated_parameter};
 constexpr std::string_view qsdp_grid_examples[] = {"qsdp-grid:64"};
 named_operator make_qsdp_grid(arguments const& with) {
   static_cast<void>(with.real("scale", 0.0));
-  bool const back = with.one_of("shift-back", yes_no) == 1;
-  return {{"fixed:" + with.text("scale"), sized("uniform", with),
-           back ? "random-shift" : "random-shift-unshifted", any_wire(with), "auto", 0},
+  return {{"fixed:" + with.text("scale"), sized("uniform", with), shift_in(with), any_wire(with), "auto", 0},
           "ring"};
 }
 

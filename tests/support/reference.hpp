@@ -70,7 +70,15 @@ struct levels {
   }
 };
 
-enum class rounding { stochastic, random_shift, random_shift_unshifted, nearest, correlated };
+enum class rounding {
+  stochastic,
+  random_shift,
+  random_shift_unshifted,
+  nearest,
+  correlated,
+  correlated_shift,
+  correlated_shift_unshifted
+};
 enum class method { none, sum, exponential, requantize };
 
 /// Everything a call depends on.
@@ -92,6 +100,8 @@ class solver {
     // a shifted value may lie beyond the norm, where the next encoding would cut it off: not shifted back then
     if (p.reduce == method::requantize && how_ == rounding::random_shift)
       how_ = rounding::random_shift_unshifted;
+    if (p.reduce == method::requantize && how_ == rounding::correlated_shift)
+      how_ = rounding::correlated_shift_unshifted;
   }
 
   std::vector<float> solve() {
@@ -129,21 +139,28 @@ class solver {
 
   /// The word that a decision is taken with.
   std::uint32_t decision(bool again, int worker, std::uint64_t i) const {
-    if (how_ == rounding::correlated && !again) return in_part(word(purpose::encode, worker, i), worker, i);
+    if (how_ == rounding::correlated && !again)
+      return in_part(word(purpose::encode, worker, i), worker, i / 256);
     if (how_ == rounding::stochastic || how_ == rounding::correlated)
       return word(again ? purpose::requantize : purpose::encode, worker, i);
     if (how_ == rounding::nearest) return 0x7fffffffU;
     // group b is that of coordinate 256 (b / 16) + 4 (b % 16), whose word is not rotated
     std::uint64_t const b = p_.bucket == 0 ? 0 : i / p_.bucket;
-    return word(again ? purpose::shift_requantize : purpose::shift, worker, 256 * (b / 16) + 4 * (b % 16));
+    std::uint32_t const drawn =
+        word(again ? purpose::shift_requantize : purpose::shift, worker, 256 * (b / 16) + 4 * (b % 16));
+    return correlated_shifts() && !again ? in_part(drawn, worker, b) : drawn;
   }
 
-  /// A word moved to the part of the range that a worker has in the tile of a coordinate.
-  std::uint32_t in_part(std::uint32_t drawn, int worker, std::uint64_t i) const {
+  bool correlated_shifts() const {
+    return how_ == rounding::correlated_shift || how_ == rounding::correlated_shift_unshifted;
+  }
+
+  /// A word moved to the part of the range that a worker has in a tile, or a bucket.
+  std::uint32_t in_part(std::uint32_t drawn, int worker, std::uint64_t tile) const {
     int const cohorts = (workers() + 15) / 16, cohort = worker % cohorts;
     std::vector<std::uint64_t> parts;  // of the members
     for (int w = cohort; w < workers(); w += cohorts) parts.push_back(parts.size());
-    std::uint64_t const n = parts.size(), tile = i / 256;
+    std::uint64_t const n = parts.size();
     auto const shared = [&](std::uint64_t k) -> std::uint64_t {
       std::uint64_t const group = 4 * tile + k / 4;
       return word(purpose::share, cohort, 256 * (group / 16) + 64 * (k % 4) + 4 * (group % 16));
@@ -164,7 +181,7 @@ class solver {
 
   /// The amount that was taken off before rounding, in gaps.
   double shift(bool again, int worker, std::uint64_t i) const {
-    if (how_ != rounding::random_shift) return 0;
+    if (how_ != rounding::random_shift && how_ != rounding::correlated_shift) return 0;
     return (static_cast<double>(decision(again, worker, i)) + 1.0) / 4294967296.0 - 0.5;
   }
 
@@ -181,7 +198,10 @@ class solver {
           (static_cast<long double>(values_[k + 1]) - static_cast<long double>(values_[k]));
       auto const threshold = static_cast<std::uint32_t>(std::floor(fraction * 4294967296.0L));
       std::uint32_t w = decision(again, worker, i);
-      if ((how_ == rounding::random_shift || (how_ == rounding::correlated && !again)) && negative) w = ~w;
+      if ((how_ == rounding::random_shift || correlated_shifts() ||
+           (how_ == rounding::correlated && !again)) &&
+          negative)
+        w = ~w;
       if (w < threshold) code = codes_[k + 1];
     }
     return negative ? -code : code;

@@ -180,6 +180,17 @@ template <class R>
 concept SaysGain = requires(std::uint32_t workers) {
   { R::gain(workers) } -> std::convertible_to<double>;
 };
+/// Has `bool told() const`: whether for_worker() matters; else it is taken to.
+template <class R>
+concept SaysTold = ToldWorker<R> && requires(R const rounding) {
+  { rounding.told() } -> std::same_as<bool>;
+};
+/// Has `static double variance_factor(std::uint32_t workers)`: how many times larger than by independent words the variance of a
+/// mean can be; else bounds for independent words hold.
+template <class R>
+concept SaysVarianceFactor = requires(std::uint32_t workers) {
+  { R::variance_factor(workers) } -> std::convertible_to<double>;
+};
 /// Draws words in common with other workers. Has `std::uint32_t cohort() const`, the number of the workers that share them,
 /// and `in_tile(std::uint32_t const* shared) const`, the rounding of own values in a tile of 256: a RoundingScheme that
 /// ComparesWords and draws a word for each value. `shared[0]` to `shared[15]` are random words, the same for a tile on all

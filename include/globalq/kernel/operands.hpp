@@ -8,6 +8,7 @@
 #include "../core/dtype.hpp"
 #include "../core/scale_word.hpp"
 #include "../random/stream.hpp"
+#include "../rounding/correlated.hpp"
 
 #include <Kokkos_Core.hpp>
 
@@ -268,7 +269,10 @@ struct segment_operands : segment_call {
   GLOBALQ_FUNCTION std::uint32_t shared_word(std::uint64_t b, int worker, bool again) const {
     if (rounding.word_per_coordinate) return 0;
     random::purpose const use = again ? random::purpose::shift_requantize : random::purpose::shift;
-    return rounding.word(stream(worker, use).group(b).word[0]);
+    std::uint32_t drawn = stream(worker, use).group(b).word[0];
+    if constexpr (requires { rounding.sharers(); })
+      if (rounding.sharers() > 1 && !again) drawn = in_part(drawn, b, worker, rounding.sharers());
+    return rounding.word(drawn);
   }
 
   /// The sum of the shifts of the workers that encoded a frame, to be added to its values in a bucket; in level gaps.
@@ -282,6 +286,16 @@ struct segment_operands : segment_call {
       sum = rounding.shift(shared_word(b, s.worker, s.terms > 1));
     }
     return static_cast<float>(sum);
+  }
+
+ private:
+  /// A worker's word for a bucket, in its part of the range.
+  GLOBALQ_FUNCTION std::uint32_t in_part(std::uint32_t drawn, std::uint64_t b, int worker,
+                                         std::uint32_t workers) const {
+    rounding::correlated const who =
+        rounding::correlated().for_worker(static_cast<std::uint32_t>(worker), workers);
+    random::shared_words const common(stream(static_cast<int>(who.cohort()), random::purpose::share), b);
+    return who.in_tile(common.data()).compared(drawn, 0);
   }
 };
 

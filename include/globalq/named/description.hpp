@@ -22,7 +22,7 @@ struct description {
                               ///< symmetric:L1,..,1, or a format: e2m1, e2m3, e3m2, e4m3, e5m2;
                               ///< empty: uniform
   std::string rounding =
-      "stochastic";             ///< stochastic, correlated, random-shift, random-shift-unshifted or nearest
+      "stochastic";  ///< stochastic, correlated, nearest, random-shift or correlated-shift; the last two also with -unshifted
   std::string wire = "int8";    ///< int8, int16, int32, packed:B (B is 1 to 8), elias, huffman, sparse
   std::string reduce = "auto";  ///< auto, sum, exponential or requantize
   std::uint64_t bucket = 0;     ///< values that share a scale; 0: the whole vector

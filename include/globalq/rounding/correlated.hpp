@@ -45,14 +45,19 @@ struct correlated : stochastic {
   constexpr std::uint64_t parameters() const { return 0; }
 
   /// Workers are dealt to as few cohorts as possible, which differ by at most one worker.
-  constexpr correlated for_worker(std::uint32_t rank, std::uint32_t workers) const {
-    std::uint32_t const cohorts = (workers + most_members - 1) / most_members;
+  GLOBALQ_FUNCTION constexpr correlated for_worker(std::uint32_t rank, std::uint32_t workers) const {
+    std::uint32_t const cohorts = cohorts_of(workers);
     correlated c;
     c.cohort_ = rank % cohorts;
     c.member_ = rank / cohorts;
     c.members_ = (workers - c.cohort_ + cohorts - 1) / cohorts;
     c.part_ = ~std::uint64_t{0} / c.members_ + 1;
     return c;
+  }
+
+  /// Workers of the smallest cohort.
+  static constexpr std::uint32_t smallest_cohort(std::uint32_t workers) {
+    return workers / cohorts_of(workers);
   }
 
   /// 2 / (1 + 1/n^2) for up to 16 workers; of the mean over cohorts for more.
@@ -87,6 +92,9 @@ struct correlated : stochastic {
   }
 
  private:
+  GLOBALQ_FUNCTION static constexpr std::uint32_t cohorts_of(std::uint32_t workers) {
+    return (workers + most_members - 1) / most_members;
+  }
   /// The first word of a part; of part n: 0, for 2^32.
   GLOBALQ_FUNCTION constexpr std::uint32_t start_of(std::uint32_t p) const {
     return static_cast<std::uint32_t>((part_ * p) >> 32);

@@ -23,10 +23,12 @@ struct any_rounding {
   bool constant;         ///< its word does not depend on the drawn one
   bool shares;           ///< SharesWords
   std::uint32_t cohort;  ///< if so; of this worker
+  std::uint32_t parts;   ///< workers whose words of a bucket divide the range
   void const* policy;
   double (*shift_of)(void const* policy, std::uint32_t drawn);
 
   bool shifts() const { return shifts_back; }
+  std::uint32_t sharers() const { return parts; }
   static std::uint32_t word(std::uint32_t drawn) { return drawn; }
   double shift(std::uint32_t drawn) const { return shift_of(policy, drawn); }
 };
@@ -56,6 +58,12 @@ template <class Rounding>
 std::uint32_t cohort_of([[maybe_unused]] Rounding const& decide) {
   if constexpr (SharesWords<Rounding>) return decide.cohort();
   return 0;
+}
+
+template <class Rounding>
+std::uint32_t sharers_of([[maybe_unused]] Rounding const& decide) {
+  if constexpr (requires { decide.sharers(); }) return decide.sharers();
+  return 1;
 }
 
 template <class Rounding>
@@ -172,9 +180,13 @@ struct held_policies : any_policies<typename Wire::code_type> {
     if constexpr (Tabled<Levels>) this->by.has_tiles = levels.has_lines();
     if constexpr (globalq::detail::without_gaps<Wire>())
       this->by.bits = static_cast<std::uint32_t>(wire.bits());
-    this->rounding = {Rounding::word_per_coordinate, decision.shifts(),
-                      detail::is_constant(decision), SharesWords<Rounding>,
-                      detail::cohort_of(decision),   &decision,
+    this->rounding = {Rounding::word_per_coordinate,
+                      decision.shifts(),
+                      detail::is_constant(decision),
+                      SharesWords<Rounding>,
+                      detail::cohort_of(decision),
+                      detail::sharers_of(decision),
+                      &decision,
                       detail::shift<Rounding>};
     this->extent = levels.extent();
     this->max_code = levels.max_code();
@@ -185,6 +197,7 @@ struct held_policies : any_policies<typename Wire::code_type> {
     if constexpr (ToldWorker<Rounding>) {
       decision = untold.for_worker(rank, workers);
       this->rounding.cohort = detail::cohort_of(decision);
+      this->rounding.parts = detail::sharers_of(decision);
     }
   }
 

@@ -90,6 +90,10 @@ operator_facts facts_of(quantizer<N, L, R, W, Op> const& op) {
   f.unbiased = R::unbiased;
   f.told_worker = ToldWorker<R>;
   if constexpr (SaysGain<R>) f.gain = [](std::uint32_t workers) -> double { return R::gain(workers); };
+  if constexpr (SaysTold<R>) f.told_worker = op.rounding.told();
+  if constexpr (SaysVarianceFactor<R>)
+    if (f.told_worker)
+      f.variance_factor = [](std::uint32_t workers) -> double { return R::variance_factor(workers); };
   f.integer_wire = is_integer_wire<W>();
   if constexpr (wire::BlockCode<W>) {
     using code_type = typename W::code_type;

@@ -118,8 +118,9 @@ struct operator_facts {
   std::shared_ptr<detail::user_norm const>
       user_norm;  ///< a user-defined norm, which has neither orders nor a fixed scale; else null
   bool unbiased = true;
-  bool told_worker = false;                         ///< the rounding depends on rank and workers
-  double (*gain)(std::uint32_t workers) = nullptr;  ///< of a rounding that SaysGain; else null
+  bool told_worker = false;                                    ///< the rounding depends on rank and workers
+  double (*gain)(std::uint32_t workers) = nullptr;             ///< of a rounding that SaysGain; else null
+  double (*variance_factor)(std::uint32_t workers) = nullptr;  ///< of one that SaysVarianceFactor
   bool shifts = false;
   bool integer_wire = false;
   std::uint32_t largest_code = 0;

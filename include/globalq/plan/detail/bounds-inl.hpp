@@ -93,7 +93,9 @@ GLOBALQ_DECL double variance_bound(operator_facts const& op, resolution const& r
   double const c = excess(op.q, d) * (op.local ? 1.0 : excess(op.p, n)) * (op.q.rounds_up() ? 2.0 : 1.0);
   bound_terms const t = terms_of(op, r.size, op.shifts && !keeps_scale_of_sums(op, r.how), workers);
   // the encodings of all workers' own values: D = n d coordinates under a global norm, d each under local norms
-  double const omega = (op.local ? t.encoding(d, c, 1) : t.encoding(n * d, c, 1)) / gain;
+  double const omega =
+      (op.local ? t.encoding(d, c, 1) : t.encoding(n * d, c, 1)) *
+      (op.variance_factor == nullptr ? 1.0 : op.variance_factor(static_cast<std::uint32_t>(workers))) / gain;
   if (workers == 1 || r.how == method::sum || !s.combines) return omega / n;
   auto const slot = [](int rank) { return static_cast<std::size_t>(rank); };
   std::vector<double> terms(slot(workers), 1.0), variance(slot(workers), 0.0);
