@@ -94,3 +94,38 @@ TEST(LearnedLevels, change_a_call_s_variance_to_what_their_distribution_says) {
     EXPECT_NEAR(after / predicted, 1.0, 0.03);
   });
 }
+
+/// Levels of rotated values are those of the rotated vector.
+TEST(LearnedLevels, of_rotated_values_are_learned_behind_the_rotation) {
+  std::vector<double> exact(length);
+  for (int r = 0; r < workers_count; ++r) {
+    std::vector<float> const x = gradient(r);
+    for (std::size_t i = 0; i < length; ++i) exact[i] += static_cast<double>(x[i]) / workers_count;
+  }
+  gq::transport::threads cluster{workers_count, {.deadline = std::chrono::seconds{60}}};
+  cluster.run([&](auto& workers) {
+    gq::norm::linf const norm{.bucket = bucket};
+    gq::rotated const op{gq::quantizer{norm, gq::levels::table{0, 0.25, 0.5, 0.75, 1},
+                                       gq::rounding::stochastic{}, gq::wire::packed<4>{}},
+                         bucket};
+    gq::learn::learner_options const at{.schedule = {.once = {5}, .every = 0}};
+    gq::learn::learner_options behind = at;
+    behind.stages = op.facts().chain;
+    gq::learn::level_learner learner{norm, gq::learn::optimal{.size = 4}, behind},
+        by_hand{norm, gq::learn::optimal{.size = 4}, at};
+    std::vector<float> const x = gradient(workers.rank());
+    std::vector<float> y = x;
+    gq::kernel::host_executor const on{Kokkos::Serial()};
+    gq::detail::enter(op.facts().chain,
+                      {on, length, 0, 5, workers.rank(), gq::detail::largest_mapped(gq::dtype::float32),
+                       gq::dtype::float32},
+                      {x.data(), gq::dtype::float32}, {0, length}, {y.data(), gq::dtype::float32});
+    auto const found = learner.update(workers, x, 5), same = by_hand.update(workers, y, 5);
+    ASSERT_TRUE(found && same);
+    EXPECT_EQ(found->levels.values, same->levels.values);
+    gq::allreduce_mean mean{workers, op, gq::schedule::allgather{}, {.seed = 3}, Kokkos::Serial()};
+    double const even = measured(mean, x, exact, 0);
+    mean.set_levels(found->levels.table());
+    EXPECT_LT(measured(mean, x, exact, 1000), 0.7 * even);  // 0.61
+  });
+}

@@ -3,6 +3,7 @@
 /// @file
 /// @brief operator: the codec of an operator whose sums another operator encodes.
 
+#include "../../kernel/host/value_leaves.hpp"
 #include "../../kernel/reduction.hpp"
 #include "operator_codec.hpp"
 #include "resolve.hpp"

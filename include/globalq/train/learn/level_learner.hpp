@@ -4,14 +4,18 @@
 /// @brief learn: learns levels from gradients at scheduled training steps.
 
 #include "../../core/vector.hpp"
+#include "../../operator/detail/widened.hpp"
+#include "../../operator/stage.hpp"
 #include "../../schedule/detail/scales.hpp"
 #include "agree.hpp"
 #include "optimal.hpp"
 #include "schedule.hpp"
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace GLOBALQ_ABI::learn {
 
@@ -28,6 +32,8 @@ struct learner_options {
   /// A learner that has not learned yet learns at its first step after a scheduled one, as when training is resumed.
   bool catches_up = false;
   std::uint32_t settings = 0;  ///< a hash of other settings, which workers compare
+  /// Map gradients before they are measured: rotated{..}.facts().chain. (error_feedback adds nothing.)
+  std::vector<std::shared_ptr<stage const>> stages = {};
 };
 
 /// @brief Learns levels at scheduled steps: measures the gradient with the operator's norm, agrees, and returns the
@@ -104,10 +110,15 @@ class level_learner {
   template <Transport T>
   agreement agree_on(T& t, const_vector x, std::uint64_t length, std::uint64_t step,
                      kernel::host_executor const& on) {
+    std::uint32_t settings = options_.settings;
+    for (auto const& map : options_.stages)
+      settings = static_cast<std::uint32_t>(
+          globalq::detail::hash(globalq::detail::hash(std::uint64_t{settings}, map->name()), map->grain()));
+    if (!options_.stages.empty() && length != 0) x = mapped(x, length, step, t.rank(), on);
     std::uint32_t const q = norm_.inner(), p = norm_.outer();
     std::uint64_t const bucket = norm_.bucket,
                         buckets = length == 0 ? 0 : divide_up(length, bucket == 0 ? length : bucket);
-    exchange_facts const facts{step, length, bucket, q, p, options_.settings};
+    exchange_facts const facts{step, length, bucket, q, p, settings};
     std::vector<norm::statistic> found(buckets), parts;
     norm::bucket_statistics(on, length, bucket, q, norm::input_block{x, q}, std::span(found), parts);
     std::vector<double> norms(buckets);
@@ -126,6 +137,19 @@ class level_learner {
     histogram mine(options_.shape, options_.weights);
     mine.add(on, x, length, bucket, norms);
     return agree(t, std::move(mine), solver_, facts);
+  }
+
+  /// The vector behind stages, with the random bits of seed 0 and the step: levels depend on their law only.
+  const_vector mapped(const_vector x, std::uint64_t length, std::uint64_t step, int rank,
+                      kernel::host_executor const& on) {
+    dtype const type = globalq::detail::mapped_type(x.type);
+    std::uint64_t const values = globalq::detail::values_of(options_.stages, length);
+    mutable_vector const room{mapped_.get(values * size_of(type)).data(), type};
+    segment const all{0, length};
+    globalq::detail::enter(options_.stages,
+                           {on, length, 0, step, rank, globalq::detail::largest_mapped(type), type},
+                           globalq::detail::widened(on, x, all, room), all, room);
+    return {room.data, type};
   }
 
   /// Combines the norms of all workers; returns false if one of them is not finite.
@@ -154,6 +178,7 @@ class level_learner {
   std::function<solution(bins const&)> solver_;
   learner_options options_;
   bool pending_ = false, learned_ = false;
+  byte_buffer mapped_;
 };
 
 }  // namespace GLOBALQ_ABI::learn
