@@ -219,6 +219,20 @@ TEST(Root, is_right_to_four_roundings_for_every_order_and_argument) {
     }
 }
 
+TEST(Root, stops_only_where_further_steps_change_nothing) {
+  std::uint64_t state = 9;
+  for (std::uint32_t q = 3; q <= gq::norm::max_order; ++q)
+    for (int k = 0; k < 500; ++k) {
+      double const x = std::ldexp(1.0 + static_cast<double>(mixed(state) >> 12) * 0x1p-52, k % 100);
+      double y = gq::norm::detail::near_root(x, q);
+      for (std::uint32_t step = 0; step < 16 + 2 * q; ++step) {
+        double const quotient = gq::rounded(x / gq::norm::rounded_power(y, q - 1));
+        y = gq::rounded(gq::rounded(gq::rounded((q - 1) * y) + quotient) / gq::rounded(q));
+      }
+      ASSERT_EQ(gq::norm::root(x, q), y) << x << ' ' << q;
+    }
+}
+
 // Sums of powers are larger: 2^48 values of magnitude below 2 with q = 64.
 TEST(Root, is_as_right_for_the_largest_sums_of_powers) {
   for (std::uint32_t q : {1U, 2U, 3U, 7U, 63U, 64U})

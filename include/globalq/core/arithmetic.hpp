@@ -147,6 +147,12 @@ GLOBALQ_FUNCTION double rounded(double x) {
 #if defined(__CUDA_ARCH__)
   double stored;  // an addition with explicit rounding is never fused
   asm("add.rn.f64 %0, %1, 0d8000000000000000;" : "=d"(stored) : "d"(x));
+#elif defined(__GNUC__) && defined(__x86_64__)
+  double stored = x;  // in a register; a volatile object is in memory
+  asm volatile("" : "+x"(stored));
+#elif defined(__GNUC__) && defined(__aarch64__)
+  double stored = x;
+  asm volatile("" : "+w"(stored));
 #else
   double volatile stored = x;
 #endif

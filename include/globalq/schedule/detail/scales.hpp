@@ -24,9 +24,7 @@ GLOBALQ_FUNCTION double combine_norms(int n, Norms const& a, std::uint32_t p) {
   double sum = 0;
   for (int i = 0; i < n; ++i) {
     double const share = rounded(a(i) / rounded(top));  // otherwise -ffast-math multiplies by a reciprocal
-    double power = share;
-    for (std::uint32_t k = 1; k < p; ++k) power = rounded(power * share);
-    sum = rounded(sum + power);
+    sum = rounded(sum + norm::rounded_power(share, p));
   }
   return rounded(norm::root(sum, p) * top);  // sum is in [1, n]
 }
