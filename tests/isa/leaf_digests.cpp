@@ -392,8 +392,10 @@ void values(digests& all, kernel::value_leaves const& leaf) {
   for (int count : counts) {
     leaf.scale(x.f32.data(), count, 0.7F, out.data());
     h.add(out.data(), out.size() * sizeof(float));
-    leaf.add(x.f32.data() + 5, count, out.data());
-    h.add(out.data(), out.size() * sizeof(float));
+    for (gq::dtype type : {gq::dtype::float32, gq::dtype::float16, gq::dtype::bfloat16}) {
+      leaf.add(x.f32.data() + 5, x.of(type), 3, count, out.data());
+      h.add(out.data(), out.size() * sizeof(float));
+    }
     std::uint32_t place[most];
     leaf.places(x.f32.data(), count, 0.19F, 0x1p-20F, 107U << 23, place);
     h.add(place, static_cast<std::size_t>(count) * 4);

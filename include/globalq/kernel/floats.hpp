@@ -4,6 +4,7 @@
 /// @brief kernel: the loop body of floating-point numbers: adds in the given order, then writes a frame or the mean.
 
 #include "../core/codec.hpp"
+#include "../core/prefetch.hpp"
 #include "executor.hpp"
 #include "leaf.hpp"
 #include "operands.hpp"
@@ -51,25 +52,41 @@ struct floats_call {
 /// The loop body on a host; `device/add_floats.hpp` has the one for a device.
 struct add_floats : floats_call {
   value_leaves const* leaves;
+  alignas(64) static constexpr float zeros[host_values] = {};
+
+  GLOBALQ_ALWAYS_INLINE void prefetch(std::uint64_t index) const {
+    std::uint64_t const at = index * host_values;
+    std::size_t const width = size_of(sent);
+    if (own)
+      globalq::prefetch(static_cast<std::byte const*>(x.data) + (part.first + at) * size_of(x.type),
+                        host_values * size_of(x.type));
+    for (int k = 0; k < sources.count; ++k)
+      globalq::prefetch(sources[k].codes + at * width, host_values * width);
+    if (out != nullptr)
+      globalq::prefetch<true>(out + at * width, host_values * width);
+    else
+      globalq::prefetch<true>(static_cast<std::byte*>(y.data) + (part.first + at) * size_of(y.type),
+                              host_values * size_of(y.type));
+  }
 
   void work(std::uint64_t index) const {
     value_leaves const& leaf = *leaves;
     row const p = row_of<host_lanes>(index, 0, 0, part.count);
-    float buffer[host_values], sum[host_values];  // the output frame may be one of the sources
-    auto const bytes = static_cast<std::size_t>(p.count) * sizeof(float);
-    if (own)
-      std::memcpy(sum, leaf.load(x, part.first + p.first, p.count, exponent_of_values(wide), buffer), bytes);
-    else
-      std::memset(sum, 0, bytes);
-    for (int k = 0; k < sources.count; ++k)
-      leaf.add(leaf.load({sources[k].codes, sent}, p.first, p.count, 0, buffer), p.count, sum);
+    float loaded[host_values], added[host_values];
+    float const* sum =
+        own ? leaf.load(x, part.first + p.first, p.count, exponent_of_values(wide), loaded) : zeros;
+    for (int k = 0; k < sources.count; ++k) {
+      leaf.add(sum, {sources[k].codes, sent}, p.first, p.count, added);
+      sum = added;
+    }
     if (out == nullptr) {
       std::uint32_t const most = largest_sum(wide);
-      for (int i = 0; most != float_infinity && i < p.count; ++i) sum[i] = limited(sum[i], most);
+      if (most != float_infinity)
+        for (int i = 0; i < p.count; ++i) added[i] = limited(added[i], most);
       if (leaf.store(y, part.first + p.first, p.count, scale_of_mean(wide), sum))
         Kokkos::atomic_or(faults, static_cast<std::uint32_t>(out_of_range));
-    } else if (sent == dtype::float32) {
-      std::memcpy(out + p.first * sizeof(float), sum, bytes);
+    } else if (sent == dtype::float32) {  // the output frame may be one of the sources
+      std::memcpy(out + p.first * sizeof(float), sum, static_cast<std::size_t>(p.count) * sizeof(float));
     } else if (nearest) {
       leaf.store({out, sent}, p.first, p.count, store_scale(), sum);
     } else {

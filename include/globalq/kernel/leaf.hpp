@@ -119,8 +119,8 @@ struct value_leaves {
   void (*round)(dtype type, float const* values, int count, std::uint32_t const* words, std::uint16_t* out);
   /// out = values * gain.
   void (*scale)(float const* values, int count, float gain, float* out);
-  /// sum += values.
-  void (*add)(float const* values, int count, float* sum);
+  /// kernel::add_stored(): sum = own + values [first, first + count) of a vector.
+  void (*add)(float const* own, const_vector x, std::uint64_t first, int count, float* sum);
   /// kernel::fill_words() for consecutive tiles, from @p tile on.
   void (*words)(random::stream const& s, std::uint64_t tile, int count, std::uint32_t* out);
   /// kernel::places().

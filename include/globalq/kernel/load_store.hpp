@@ -36,6 +36,7 @@ struct from_float64 {
 };
 template <class Half>
 struct from_half {
+  GLOBALQ_FUNCTION static float widened(std::uint16_t v) { return Half::widen(v); }
   GLOBALQ_FUNCTION static float scaled(std::uint16_t v, float factor) {
     return multiply(Half::widen(v), factor);
   }
@@ -45,14 +46,21 @@ struct from_half {
   static void convert(std::uint16_t const* in, int count, float factor, float* out) {
     widen_halves<Half>(in, count, factor, out);
   }
+  static void add(float const* own, std::uint16_t const* in, int count, float* sum) {
+    add_halves<Half>(own, in, count, sum);
+  }
 #elif GLOBALQ_AVX2 && defined(__F16C__)
   static constexpr bool converts = std::is_same_v<Half, float16>;
   static void convert(std::uint16_t const* in, int count, float factor, float* out) {
     widen_float16(in, count, factor, out);
   }
+  static void add(float const* own, std::uint16_t const* in, int count, float* sum) {
+    add_float16(own, in, count, sum);
+  }
 #endif
 };
 struct from_float32 {
+  GLOBALQ_FUNCTION static float widened(float v) { return v; }
   GLOBALQ_FUNCTION static float scaled(float v, float factor) { return multiply(v, factor); }
 };
 
@@ -87,6 +95,36 @@ GLOBALQ_FUNCTION float const* load(const_vector x, std::uint64_t first, int coun
       return buffer;
     }
   }
+}
+
+namespace detail {
+
+/// sum = own + values as float32.
+template <int N, class Convert, class Stored>
+GLOBALQ_LOOP void add_converted(float const* own, Stored const* in, int count, float* sum) {
+  if constexpr (requires { requires Convert::converts; }) return Convert::add(own, in, count, sum);
+  globalq::detail::with_count<N>(count, [=](auto n) {
+    int const end = n;
+    GLOBALQ_INDEPENDENT
+    for (int i = 0; i < end; ++i) sum[i] = own[i] + Convert::widened(in[i]);
+  });
+}
+
+}  // namespace detail
+
+/// sum = own + values [first, first + count) of a vector of 16 or 32 bits, in float32.
+/// @param own  may be @p sum
+template <int N>
+GLOBALQ_FUNCTION void add_stored(float const* own, const_vector x, std::uint64_t first, int count,
+                                 float* sum) {
+  auto const* const halves = static_cast<std::uint16_t const*>(x.data) + first;
+  if (x.type == dtype::float16)
+    detail::add_converted<N, detail::from_half<float16>>(own, halves, count, sum);
+  else if (x.type == dtype::bfloat16)
+    detail::add_converted<N, detail::from_half<bfloat16>>(own, halves, count, sum);
+  else
+    detail::add_converted<N, detail::from_float32>(own, static_cast<float const*>(x.data) + first, count,
+                                                   sum);
 }
 
 namespace detail {

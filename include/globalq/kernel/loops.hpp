@@ -158,18 +158,6 @@ GLOBALQ_LOOP void scaled(float const* z, int count, float gain, float* out) {
   });
 }
 
-/// sum += values.
-template <int N>
-GLOBALQ_LOOP void add_values(float const* values, int count, float* sum) {
-  globalq::detail::with_count<N>(count, [=](auto n) {
-    float const* __restrict in = values;
-    float* __restrict result = sum;
-    int const end = n;
-    GLOBALQ_INDEPENDENT
-    for (int i = 0; i < end; ++i) result[i] += in[i];
-  });
-}
-
 /// For learn::histogram: computes for each value its bin and its fraction within the bin, in one number.
 GLOBALQ_LOOP void places(float const* z, int count, float gain, float floor, std::uint32_t base,
                          std::uint32_t* out) {

@@ -216,6 +216,9 @@ struct of_values {
                     float const* values) {
     return kernel::store<piece_values, Add>(y, first, count, scale, values);
   }
+  static void add(float const* own, const_vector x, std::uint64_t first, int count, float* sum) {
+    add_stored<piece_values>(own, x, first, count, sum);
+  }
   static void round(dtype type, float const* values, int count, std::uint32_t const* words,
                     std::uint16_t* out) {
     if (type == dtype::bfloat16)
@@ -253,9 +256,9 @@ struct of_values {
 };
 
 constexpr value_leaves make_value_leaves() {
-  return {of_values::load,      of_values::store<false>,  of_values::store<true>, of_values::round,
-          scaled<piece_values>, add_values<piece_values>, of_values::words,       places,
-          of_values::statistic, of_values::scales,        hadamard<float>,        turn_signs<float>};
+  return {of_values::load,      of_values::store<false>, of_values::store<true>, of_values::round,
+          scaled<piece_values>, of_values::add,          of_values::words,       places,
+          of_values::statistic, of_values::scales,       hadamard<float>,        turn_signs<float>};
 }
 
 }  // namespace detail

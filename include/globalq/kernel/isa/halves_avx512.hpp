@@ -78,6 +78,16 @@ inline void widen_halves(std::uint16_t const* in, int count, float factor, float
   });
 }
 
+/// sum = own + values.
+template <class Half>
+inline void add_halves(float const* own, std::uint16_t const* in, int count, float* sum) {
+  for_each_vector(count, [=](int i, __mmask16 lanes) {
+    __m512 const wide = halves<Half>::widen(_mm256_maskz_loadu_epi16(lanes, in + i));
+    _mm512_mask_storeu_ps(sum + i, lanes,
+                          _mm512_maskz_add_ps(lanes, _mm512_maskz_loadu_ps(lanes, own + i), wide));
+  });
+}
+
 /// Writes or adds scale(lanes, values).
 /// @returns the bit pattern of the largest magnitude
 template <class Half, bool Add, class Scale>

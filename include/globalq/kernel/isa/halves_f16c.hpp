@@ -44,6 +44,14 @@ inline void widen_float16(std::uint16_t const* in, int count, float factor, floa
   std::memcpy(out + i, wide, static_cast<std::size_t>(count - i) * sizeof *wide);
 }
 
+/// sum = own + values.
+inline void add_float16(float const* own, std::uint16_t const* in, int count, float* sum) {
+  int i = 0;
+  for (; i + 8 <= count; i += 8)
+    _mm256_storeu_ps(sum + i, _mm256_add_ps(_mm256_loadu_ps(own + i), widen_eight(in + i)));
+  for (; i < count; ++i) sum[i] = own[i] + float16::widen(in[i]);
+}
+
 /// Writes or adds values * factor * post.
 /// @returns the bit pattern of the largest magnitude
 template <bool Add>
