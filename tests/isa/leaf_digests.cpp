@@ -437,6 +437,19 @@ void halves(digests& all, kernel::value_leaves const& leaf) {
       }
     }
   }
+  hash round;
+  gq::random::stream const words{3, 4, 5, gq::random::purpose::encode};
+  for (std::uint32_t first = 0; first < 1U << 16; first += most) {  // of each sign, with tails of tiles
+    std::vector<float> x(most);
+    for (std::uint32_t i = 0; i < most; ++i) x[i] = gq::float_of((first + i) << 16 | (i * 40503U & 0xffffU));
+    for (float factor : {1.0F, 0x1p-9F})
+      for (int count : {most, most - 1, 300}) {
+        std::vector<std::uint16_t> out(most);
+        leaf.round(type, x.data(), factor, count, words, first, out.data());
+        round.add(out.data(), out.size() * sizeof(std::uint16_t));
+      }
+  }
+  all[std::string("round.all.") + gq::name_of(type)] = round.value();
   all[std::string("load.all.") + gq::name_of(type)] = load.value();
   all[std::string("store.all.") + gq::name_of(type)] = store.value();
 }

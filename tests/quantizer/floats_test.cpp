@@ -103,24 +103,55 @@ TEST(FloatsRounding, values_of_16_bits_stay_and_what_is_beyond_becomes_infinite)
       }
 }
 
+/// Values of a kind: each tile of the first kinds is rounded by the loop for it, those of the others in part or not at all.
+float drawn_of(int kind, std::mt19937& draw) {
+  auto const bits = static_cast<std::uint32_t>(draw());
+  std::uint32_t const sign = bits & gq::float_sign;
+  auto const within = [&](std::uint32_t least, std::uint32_t beyond) {
+    return gq::float_of(sign | (least + static_cast<std::uint32_t>(draw()) % (beyond - least)));
+  };
+  switch (kind) {
+    case 0:  // float16 without subnormals
+      return within(0x38800000U, 0x47800000U);
+    case 1:  // and zeros
+      return draw() % 4 == 0 ? gq::float_of(sign) : within(0x38800000U, 0x47800000U);
+    case 2:  // around the smallest and the largest of them
+      return draw() % 2 == 0 ? within(0x387fe000U, 0x38802000U) : within(0x477fc000U, 0x47801000U);
+    case 3:  // one in a thousand is smaller
+      return draw() % 1000 == 0 ? within(1, 0x38800000U) : within(0x38800000U, 0x47800000U);
+    case 4:
+      return within(0, 0x38800000U);
+    case 5:  // all finite ones
+      return within(0, gq::float_infinity);
+    default:  // and others
+      return gq::float_of(draw() % 300 == 0 ? sign | gq::float_infinity | bits % 3 << (bits % 23) : bits);
+  }
+}
+
 TEST(FloatsRounding, loops_give_the_bits_of_the_function) {
   auto const& leaf = gq::kernel::host::leaves_of_values();
   std::mt19937 draw(7);
-  std::vector<float> x(1024);
-  std::vector<std::uint32_t> words(1024);
-  for (auto& w : words) w = static_cast<std::uint32_t>(draw());
-  for (auto& v : x)
-    v = gq::float_of(static_cast<std::uint32_t>(draw()) % (0x48000000U)) * (draw() % 2 == 0 ? 1.0F : -1.0F);
-  for (int count : {1, 7, 16, 31, 255, 256, 1000, 1024})
-    for (gq::dtype type : {gq::dtype::bfloat16, gq::dtype::float16}) {
-      std::vector<std::uint16_t> out(1025, 0xabcdU);
-      leaf.round(type, x.data(), count, words.data(), out.data());
-      for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i)
-        ASSERT_EQ(out[i], type == gq::dtype::bfloat16 ? gq::bfloat16::round(x[i], words[i])
-                                                      : gq::float16::round(x[i], words[i]))
-            << x[i];
-      ASSERT_EQ(out[static_cast<std::size_t>(count)], 0xabcdU);
-    }
+  gq::random::stream const words{11, 1ULL << 40, 5, gq::random::purpose::requantize};
+  constexpr std::uint64_t tile = (1ULL << 32) / 16 - 2;  // the first word of the counter overflows in it
+  for (int kind = 0; kind < 7; ++kind)
+    for (int count : {0, 1, 7, 16, 31, 255, 256, 257, 511, 512, 1000, 1023, 1024})
+      for (float factor : {1.0F, 0x1p-20F, 0x1p60F}) {
+        std::vector<float> x(static_cast<std::size_t>(count) + 1);
+        for (float& v : x) v = drawn_of(kind, draw) / factor;
+        for (gq::dtype type : {gq::dtype::bfloat16, gq::dtype::float16}) {
+          std::vector<std::uint16_t> out(x.size() + 1, 0xabcdU);  // one more at each end
+          leaf.round(type, x.data() + 1, factor, count, words, tile, out.data() + 1);
+          for (std::size_t i = 1; i < x.size(); ++i) {
+            float const v = gq::multiply(x[i], factor);
+            std::uint32_t const word = words.word(tile * gq::random::tile_values + i - 1);
+            ASSERT_EQ(out[i], type == gq::dtype::bfloat16 ? gq::bfloat16::round(v, word)
+                                                          : gq::float16::round(v, word))
+                << kind << ' ' << v << ' ' << i << " of " << count;
+          }
+          ASSERT_EQ(out.front(), 0xabcdU);
+          ASSERT_EQ(out.back(), 0xabcdU);
+        }
+      }
 }
 
 template <class T>

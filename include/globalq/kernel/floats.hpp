@@ -73,8 +73,12 @@ struct add_floats : floats_call {
     value_leaves const& leaf = *leaves;
     row const p = row_of<host_lanes>(index, 0, 0, part.count);
     float loaded[host_values], added[host_values];
+    // rounding scales float32 itself
+    bool const rounds = out != nullptr && sent != dtype::float32 && !nearest,
+               scales = rounds && x.type == dtype::float32 && sources.count == 0;
+    int const exponent = exponent_of_values(wide);
     float const* sum =
-        own ? leaf.load(x, part.first + p.first, p.count, exponent_of_values(wide), loaded) : zeros;
+        own ? leaf.load(x, part.first + p.first, p.count, scales ? 0 : exponent, loaded) : zeros;
     for (int k = 0; k < sources.count; ++k) {
       leaf.add(sum, {sources[k].codes, sent}, p.first, p.count, added);
       sum = added;
@@ -90,9 +94,9 @@ struct add_floats : floats_call {
     } else if (nearest) {
       leaf.store({out, sent}, p.first, p.count, store_scale(), sum);
     } else {
-      std::uint32_t drawn[host_values];
-      leaf.words(words, first_tile() + p.first / random::tile_values, p.count, drawn);
-      leaf.round(sent, sum, p.count, drawn, reinterpret_cast<std::uint16_t*>(out) + p.first);
+      leaf.round(sent, sum, scales ? power_of_two_float(exponent) : 1.0F, p.count, words,
+                 first_tile() + p.first / random::tile_values,
+                 reinterpret_cast<std::uint16_t*>(out) + p.first);
     }
   }
 };

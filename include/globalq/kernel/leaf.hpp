@@ -115,8 +115,9 @@ struct value_leaves {
                 float const* values);
   bool (*store_sum)(mutable_vector y, std::uint64_t first, int count, store_scale const& scale,
                     float const* values);
-  /// float16::round() or bfloat16::round() with a word for each value.
-  void (*round)(dtype type, float const* values, int count, std::uint32_t const* words, std::uint16_t* out);
+  /// kernel::round_halves() to bfloat16 or float16, with the words of tiles from @p tile on.
+  void (*round)(dtype type, float const* values, float factor, int count, random::stream const& s,
+                std::uint64_t tile, std::uint16_t* out);
   /// out = values * gain.
   void (*scale)(float const* values, int count, float gain, float* out);
   /// kernel::add_stored(): sum = own + values [first, first + count) of a vector.

@@ -200,19 +200,6 @@ struct to_float32 {
 
 }  // namespace detail
 
-/// Rounds values to neighbors among 16-bit values: Half::round() with a word for each.
-template <int N, class Half>
-GLOBALQ_LOOP void round_halves(float const* in, int count, std::uint32_t const* words, std::uint16_t* out) {
-  globalq::detail::with_count<N>(count, [=](auto n) {
-    float const* __restrict source = in;
-    std::uint32_t const* __restrict word = words;
-    std::uint16_t* __restrict target = out;
-    int const end = n;
-    GLOBALQ_INDEPENDENT
-    for (int i = 0; i < end; ++i) target[i] = Half::round(source[i], word[i]);
-  });
-}
-
 /// Writes v[0 .. count) times a scale to values [first, first + count), or adds it to them.
 /// @returns true if a result is beyond the type's range; it is stored as infinity
 template <int N, bool Add = false>

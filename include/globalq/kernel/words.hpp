@@ -62,16 +62,17 @@ class tile_source {
     words.template run<0, words.inner>();
     return words.last();
   }
-  tile_words operator()(std::uint64_t tile) const { return draw(tile); }
 #else
-  GLOBALQ_ALWAYS_INLINE tile_words operator()(std::uint64_t tile) const {
+  template <group_order Order = group_order::ascending>
+  GLOBALQ_ALWAYS_INLINE tile_words draw(std::uint64_t tile) const {
     random::words4 const counter = stream_.counter(16 * tile);
     tile_words words;
-    draw_half(counter.word, keys_, 0, words);
-    draw_half(counter.word, keys_, 1, words);
+    draw_half<Order>(counter.word, keys_, 0, words);
+    draw_half<Order>(counter.word, keys_, 1, words);
     return words;
   }
 #endif
+  tile_words operator()(std::uint64_t tile) const { return draw(tile); }
 
  private:
   random::stream stream_;

@@ -9,9 +9,13 @@
 #include "../hadamard.hpp"
 #include "../leaf.hpp"
 #include "../loops.hpp"
+#include "../round_halves.hpp"
 #if GLOBALQ_AVX512
 #include "../isa/codes_avx512.hpp"
+#include "../isa/rounding_avx512.hpp"
 #include "../isa/scales_avx512.hpp"
+#elif GLOBALQ_AVX2 && defined(__F16C__)
+#include "../isa/rounding_avx2.hpp"
 #endif
 
 namespace GLOBALQ_ABI::kernel::host {
@@ -219,12 +223,26 @@ struct of_values {
   static void add(float const* own, const_vector x, std::uint64_t first, int count, float* sum) {
     add_stored<piece_values>(own, x, first, count, sum);
   }
-  static void round(dtype type, float const* values, int count, std::uint32_t const* words,
+  template <class Half>
+  static void round(float const* values, float factor, int count, random::stream const& s, std::uint64_t tile,
                     std::uint16_t* out) {
+    int at = 0;
+#if GLOBALQ_AVX512 || (GLOBALQ_AVX2 && defined(__F16C__))
+    if (std::is_same_v<Half, float16> || factor == 1) {
+      int const tiles = count / tile_values;
+      kernel::detail::round_whole_tiles<Half>(values, factor, s, tile, tiles, out);
+      at = tiles * tile_values;
+      tile += static_cast<std::uint64_t>(tiles);
+    }
+#endif
+    if (at < count) round_halves<Half>(values + at, factor, count - at, s, tile, out + at);
+  }
+  static void round(dtype type, float const* values, float factor, int count, random::stream const& s,
+                    std::uint64_t tile, std::uint16_t* out) {
     if (type == dtype::bfloat16)
-      round_halves<piece_values, bfloat16>(values, count, words, out);
+      round<bfloat16>(values, factor, count, s, tile, out);
     else
-      round_halves<piece_values, float16>(values, count, words, out);
+      round<float16>(values, factor, count, s, tile, out);
   }
   static void words(random::stream const& s, std::uint64_t tile, int count, std::uint32_t* out) {
     fill_words<host_lanes>(s, tile, 0, out, count);

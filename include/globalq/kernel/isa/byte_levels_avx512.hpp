@@ -24,8 +24,6 @@ class exponential;
 
 namespace GLOBALQ_ABI::kernel::detail {
 
-inline constexpr auto all64 = ~__mmask64{0};
-
 /// The bits of |x|, in float lanes.
 inline __m512 magnitude(__m512 x) {
   return _mm512_castsi512_ps(

@@ -12,6 +12,7 @@
 namespace GLOBALQ_ABI::kernel::detail {
 
 inline constexpr auto all_lanes = static_cast<__mmask16>(-1);
+inline constexpr auto all64 = ~__mmask64{0};
 
 /// The mask of lanes [0, count), at most all 16.
 inline __mmask16 first_lanes(int count) {

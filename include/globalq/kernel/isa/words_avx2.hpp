@@ -17,14 +17,20 @@
 
 namespace GLOBALQ_ABI::kernel::detail {
 
-/// The words of the 16 groups of a tile: word w of groups 0 to 7, and of 8 to 15.
+/// The lane of each of eight groups.
+enum class group_order {
+  ascending,  ///< group l in lane l
+  columns     ///< the transpose of a 4 x 2 matrix: group 2 d + i in lane 4 i + d
+};
+
+/// The words of the 16 groups of a tile: word w of groups 0 to 7, and of 8 to 15, in the given order.
 struct tile_words {
   __m256i word[4][2];
 };
 
 /// The words of groups 8 @p half to 8 half + 7 of a tile.
 /// @param counter  of group 0 (its first word a multiple of 16)
-template <int Rounds>
+template <group_order Order, int Rounds>
 GLOBALQ_ALWAYS_INLINE void draw_half(std::uint32_t const (&counter)[4], round_keys<Rounds> const& keys,
                                      int half, tile_words& t) {
   constexpr std::uint32_t m0 = 0xD2511F53U, m1 = 0xCD9E8D57U;
@@ -38,10 +44,12 @@ GLOBALQ_ALWAYS_INLINE void draw_half(std::uint32_t const (&counter)[4], round_ke
   std::uint32_t const a0 =
       static_cast<std::uint32_t>(q1 >> 32) ^ counter[1] ^ static_cast<std::uint32_t>(keys.key[0][0]);
   std::uint64_t const p2 = std::uint64_t{m0} * a0;
-  __m256i c[2][4];  // groups of even numbers, and of odd ones
+  constexpr bool ascending = Order == group_order::ascending;
+  __m256i const even = ascending ? _mm256_setr_epi64x(0, 2, 4, 6) : _mm256_setr_epi64x(0, 4, 1, 5);
+  __m256i c[2][4];  // groups of even lanes, and of odd ones
   for (int odd = 0; odd < 2; ++odd) {
-    __m256i const lane = _mm256_add_epi64(_mm256_setr_epi64x(0, 2, 4, 6),
-                                          same(counter[0] + static_cast<std::uint32_t>(8 * half + odd)));
+    __m256i const lane = _mm256_add_epi64(
+        even, same(counter[0] + static_cast<std::uint32_t>(8 * half + (ascending ? 1 : 2) * odd)));
     __m256i const p = _mm256_mul_epu32(lane, same(m0));
     __m256i const c2 =
         _mm256_xor_si256(high(p), same(counter[3] ^ static_cast<std::uint32_t>(keys.key[0][1])));
@@ -83,6 +91,7 @@ GLOBALQ_ALWAYS_INLINE void draw_half(std::uint32_t const (&counter)[4], round_ke
 }
 
 /// The word of every value: each word four times, rotated by 0, 8, 16 and 24 bits.
+/// @param t  in ascending order
 inline void spread(tile_words const& t, std::uint32_t* out) {
   __m256i const turn =
       _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 2, 3, 3, 0, 1, 2, 2, 3, 0, 1, 1, 2, 3, 0));
