@@ -175,17 +175,11 @@ struct to_half {
     return Half::round(Add ? Half::widen(there) + value : value);
   }
   GLOBALQ_FUNCTION static std::uint32_t magnitude(std::uint16_t r) { return r & 0x7fffU; }
-#if GLOBALQ_AVX512
+#if GLOBALQ_AVX512 || (GLOBALQ_AVX2 && defined(__F16C__))
   static constexpr bool converts = true;
   template <bool Add>
   static std::uint32_t convert(float const* in, int count, store_scale const& scale, std::uint16_t* out) {
     return round_to_halves<Half, Add>(in, count, scale, out);
-  }
-#elif GLOBALQ_AVX2 && defined(__F16C__)
-  static constexpr bool converts = std::is_same_v<Half, float16>;
-  template <bool Add>
-  static std::uint32_t convert(float const* in, int count, store_scale const& scale, std::uint16_t* out) {
-    return round_to_float16<Add>(in, count, scale, out);
   }
 #endif
 };

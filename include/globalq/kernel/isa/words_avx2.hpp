@@ -45,11 +45,11 @@ GLOBALQ_ALWAYS_INLINE void draw_half(std::uint32_t const (&counter)[4], round_ke
       static_cast<std::uint32_t>(q1 >> 32) ^ counter[1] ^ static_cast<std::uint32_t>(keys.key[0][0]);
   std::uint64_t const p2 = std::uint64_t{m0} * a0;
   constexpr bool ascending = Order == group_order::ascending;
-  __m256i const even = ascending ? _mm256_setr_epi64x(0, 2, 4, 6) : _mm256_setr_epi64x(0, 4, 1, 5);
+  __m256i const first = ascending ? _mm256_setr_epi64x(0, 2, 4, 6) : _mm256_setr_epi64x(0, 4, 1, 5);
   __m256i c[2][4];  // groups of even lanes, and of odd ones
   for (int odd = 0; odd < 2; ++odd) {
     __m256i const lane = _mm256_add_epi64(
-        even, same(counter[0] + static_cast<std::uint32_t>(8 * half + (ascending ? 1 : 2) * odd)));
+        first, same(counter[0] + static_cast<std::uint32_t>(8 * half + (ascending ? 1 : 2) * odd)));
     __m256i const p = _mm256_mul_epu32(lane, same(m0));
     __m256i const c2 =
         _mm256_xor_si256(high(p), same(counter[3] ^ static_cast<std::uint32_t>(keys.key[0][1])));
