@@ -15,6 +15,8 @@ std::vector<contestant> operators() {
   return {
       {"float32/native", uncompressed{}, schedule::native{}, false},
       {"float32/ring", uncompressed{}, schedule::ring{}, true},
+      {"bfloat16/ring", floats<bfloat16>{}, schedule::ring{}, true},
+      {"float16/ring", floats<float16>{}, schedule::ring{}, true},
       {"exponential/int8/ring", quantizer{norm::linf{}, levels::exponential<>{}, rounding, wire::int8{}},
        schedule::ring{}, true},
       {"uniform/int8/ring", quantizer{norm::linf{}, levels::uniform<>{}, rounding, wire::int8{}},

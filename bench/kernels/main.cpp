@@ -99,6 +99,7 @@ void add_kernels() {
   globalq::bench::add_norms();
   globalq::bench::add_encoders();
   globalq::bench::add_decoders();
+  globalq::bench::add_floats();
   globalq::bench::add_reduces();
   globalq::bench::add_codes();
   globalq::bench::add_learning();

@@ -22,6 +22,7 @@ any_quantizer uniform_packed4_bucket128();
 void add_norms();
 void add_encoders();
 void add_decoders();
+void add_floats();
 void add_reduces();
 void add_codes();
 void add_learning();
@@ -48,7 +49,7 @@ class ring_codec {
     return norm::local_scale(s, infinity, x.type, 0);
   }
 
-  void begin(const_vector x, mutable_vector y, double scale, int rank = 0) {
+  void begin(const_vector x, mutable_vector y, double scale, int rank = 0, double divisor = 1) {
     scale_ = scale;
     globalq::detail::codec_call c;
     c.x = x;
@@ -58,6 +59,7 @@ class ring_codec {
     c.workers = workers_;
     c.seed = 1;
     c.bucket_scales = std::span(&scale_, 1);
+    c.floats.divisor = divisor;
     codec_->begin(c);
   }
 
