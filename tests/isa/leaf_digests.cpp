@@ -421,6 +421,11 @@ void halves(digests& all, kernel::value_leaves const& leaf) {
     std::vector<std::uint16_t> patterns(most);
     for (std::uint32_t i = 0; i < most; ++i) patterns[i] = static_cast<std::uint16_t>(first + i);
     std::vector<float> wide(most), near(most);
+    for (double scale : {1.0, 0.3, 0x1p-120, 0x1p125})
+      for (int count : {most, most - 5}) {
+        load.add(leaf.scale_stored({patterns.data(), type}, 0, count, gq::store_scale(scale), wide.data()));
+        for (float const v : wide) load.add(std::isnan(v) ? gq::float_nan : gq::bits_of(v));
+      }
     for (int exponent : {0, -20}) {
       leaf.load({patterns.data(), type}, 0, most, exponent, wide.data());
       for (float const v : wide) load.add(std::isnan(v) ? gq::float_nan : gq::bits_of(v));

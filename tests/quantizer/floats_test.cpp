@@ -154,6 +154,40 @@ TEST(FloatsRounding, loops_give_the_bits_of_the_function) {
       }
 }
 
+template <class Half>
+void expect_sums_and_means() {
+  auto const& leaf = gq::kernel::host::leaves_of_values();
+  constexpr gq::dtype type = gq::dtype_of<Half>::value;
+  auto const bits = [](float v) { return std::isnan(v) ? gq::float_nan : gq::bits_of(v); };
+  std::vector<std::uint16_t> x(1024);
+  std::vector<float> own(1024, -0.0F);
+  for (std::uint32_t first = 0; first < 0x10000U; first += 1021)  // each pattern, at different places
+    for (int count : {1, 7, 16, 31, 1000, 1024}) {
+      for (std::uint32_t i = 0; i < 1024; ++i) x[i] = static_cast<std::uint16_t>(first + i);
+      for (std::uint32_t i = 1; i < 1024; i += 2) own[i] = gq::float_of((first * 1024 + i) * 2654435761U);
+      std::vector<float> sum(1025, 5.0F), mean(1025, 5.0F);
+      auto const end = static_cast<std::size_t>(count);
+      leaf.add(own.data(), {x.data(), type}, 0, count, sum.data());
+      for (std::size_t i = 0; i < end; ++i) ASSERT_EQ(bits(sum[i]), bits(own[i] + Half::widen(x[i]))) << x[i];
+      for (gq::store_scale const& scale : {gq::store_scale(0.3), gq::store_scale(0x1.8p-130)}) {
+        bool const beyond = leaf.scale_stored({x.data(), type}, 0, count, scale, mean.data());
+        bool found = false;
+        for (std::size_t i = 0; i < end; ++i) {
+          bool const zero = (x[i] & 0x7fffU) == 0;  // a sum that starts at 0 is not -0
+          ASSERT_EQ(bits(mean[i]), bits(zero ? 0.0F : scale(Half::widen(x[i])))) << x[i];
+          found = found || !gq::is_finite(mean[i]);
+        }
+        ASSERT_EQ(beyond, found);
+      }
+      ASSERT_EQ(sum[end], 5.0F);
+      ASSERT_EQ(mean[end], 5.0F);
+    }
+}
+TEST(FloatsRounding, loops_add_and_scale_each_number) {
+  expect_sums_and_means<gq::bfloat16>();
+  expect_sums_and_means<gq::float16>();
+}
+
 template <class T>
 using vectors = std::vector<std::vector<T>>;
 

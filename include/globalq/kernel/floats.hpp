@@ -73,6 +73,14 @@ struct add_floats : floats_call {
     value_leaves const& leaf = *leaves;
     row const p = row_of<host_lanes>(index, 0, 0, part.count);
     float loaded[host_values], added[host_values];
+    std::uint32_t const most = out == nullptr ? largest_sum(wide) : float_infinity;
+    if (out == nullptr && sources.count == 1 && sent != dtype::float32 && y.type == dtype::float32 &&
+        most == float_infinity) {
+      if (leaf.scale_stored({sources[0].codes, sent}, p.first, p.count, scale_of_mean(wide),
+                            static_cast<float*>(y.data) + part.first + p.first))
+        report_range();
+      return;
+    }
     // rounding scales float32 itself
     bool const rounds = out != nullptr && sent != dtype::float32 && !nearest,
                scales = rounds && x.type == dtype::float32 && sources.count == 0;
@@ -84,11 +92,9 @@ struct add_floats : floats_call {
       sum = added;
     }
     if (out == nullptr) {
-      std::uint32_t const most = largest_sum(wide);
       if (most != float_infinity)
         for (int i = 0; i < p.count; ++i) added[i] = limited(added[i], most);
-      if (leaf.store(y, part.first + p.first, p.count, scale_of_mean(wide), sum))
-        Kokkos::atomic_or(faults, static_cast<std::uint32_t>(out_of_range));
+      if (leaf.store(y, part.first + p.first, p.count, scale_of_mean(wide), sum)) report_range();
     } else if (sent == dtype::float32) {  // the output frame may be one of the sources
       std::memcpy(out + p.first * sizeof(float), sum, static_cast<std::size_t>(p.count) * sizeof(float));
     } else if (nearest) {
@@ -99,6 +105,9 @@ struct add_floats : floats_call {
                  reinterpret_cast<std::uint16_t*>(out) + p.first);
     }
   }
+
+ private:
+  void report_range() const { Kokkos::atomic_or(faults, static_cast<std::uint32_t>(out_of_range)); }
 };
 
 }  // namespace GLOBALQ_ABI::kernel

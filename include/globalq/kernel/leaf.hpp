@@ -115,6 +115,8 @@ struct value_leaves {
                 float const* values);
   bool (*store_sum)(mutable_vector y, std::uint64_t first, int count, store_scale const& scale,
                     float const* values);
+  /// kernel::scale_stored(): y = (0 + values) * scale.
+  bool (*scale_stored)(const_vector x, std::uint64_t first, int count, store_scale const& scale, float* y);
   /// kernel::round_halves() to bfloat16 or float16, with the words of tiles from @p tile on.
   void (*round)(dtype type, float const* values, float factor, int count, random::stream const& s,
                 std::uint64_t tile, std::uint16_t* out);

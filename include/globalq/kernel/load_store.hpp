@@ -49,6 +49,9 @@ struct from_half {
   static void add(float const* own, std::uint16_t const* in, int count, float* sum) {
     add_halves<Half>(own, in, count, sum);
   }
+  static std::uint32_t scale(std::uint16_t const* in, int count, store_scale const& to, float* out) {
+    return scale_halves<Half>(in, count, to, out);
+  }
 #elif GLOBALQ_AVX2 && defined(__F16C__)
   static constexpr bool converts = std::is_same_v<Half, float16>;
   static void convert(std::uint16_t const* in, int count, float factor, float* out) {
@@ -56,6 +59,9 @@ struct from_half {
   }
   static void add(float const* own, std::uint16_t const* in, int count, float* sum) {
     add_float16(own, in, count, sum);
+  }
+  static std::uint32_t scale(std::uint16_t const* in, int count, store_scale const& to, float* out) {
+    return scale_float16(in, count, to, out);
   }
 #endif
 };
@@ -193,6 +199,48 @@ struct to_float32 {
 };
 
 }  // namespace detail
+
+namespace detail {
+
+/// Writes 0 + values times a scale; 0 + -0 is 0. Returns the bit pattern of the largest resulting magnitude.
+template <int N, class Convert>
+GLOBALQ_LOOP std::uint32_t scale_converted(std::uint16_t const* in, int count, store_scale const& to,
+                                           float* out) {
+  if constexpr (requires { requires Convert::converts; }) return Convert::scale(in, count, to, out);
+  store_scale const scale = to;
+  std::uint32_t largest = 0;
+  globalq::detail::with_count<N>(count, [=, &largest](auto n) {
+    std::uint16_t const* __restrict source = in;
+    float* __restrict target = out;
+    int const end = n;
+    std::uint32_t top = 0;
+    GLOBALQ_INDEPENDENT
+    for (int i = 0; i < end; ++i) {
+      std::uint32_t const b = bits_of(Convert::widened(source[i]));
+      float const r = scale(float_of((b & float_magnitude) == 0 ? 0U : b));
+      std::uint32_t const m = bits_of(r) & float_magnitude;
+      top = top < m ? m : top;
+      target[i] = r;
+    }
+    largest = top;
+  });
+  return largest;
+}
+
+}  // namespace detail
+
+/// y = (0 + values [first, first + count) of a vector of 16 bits) times a scale: add_stored() and store() in one.
+/// @returns true if a result is beyond float32's range
+template <int N>
+GLOBALQ_FUNCTION bool scale_stored(const_vector x, std::uint64_t first, int count, store_scale const& scale,
+                                   float* y) {
+  auto const* const halves = static_cast<std::uint16_t const*>(x.data) + first;
+  std::uint32_t const top =
+      x.type == dtype::float16
+          ? detail::scale_converted<N, detail::from_half<float16>>(halves, count, scale, y)
+          : detail::scale_converted<N, detail::from_half<bfloat16>>(halves, count, scale, y);
+  return top >= float_infinity;
+}
 
 /// Writes v[0 .. count) times a scale to values [first, first + count), or adds it to them.
 /// @returns true if a result is beyond the type's range; it is stored as infinity

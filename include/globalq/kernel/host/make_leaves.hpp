@@ -223,6 +223,10 @@ struct of_values {
   static void add(float const* own, const_vector x, std::uint64_t first, int count, float* sum) {
     add_stored<piece_values>(own, x, first, count, sum);
   }
+  static bool scale_stored(const_vector x, std::uint64_t first, int count, store_scale const& scale,
+                           float* y) {
+    return kernel::scale_stored<piece_values>(x, first, count, scale, y);
+  }
   template <class Half>
   static void round(float const* values, float factor, int count, random::stream const& s, std::uint64_t tile,
                     std::uint16_t* out) {
@@ -274,9 +278,10 @@ struct of_values {
 };
 
 constexpr value_leaves make_value_leaves() {
-  return {of_values::load,      of_values::store<false>, of_values::store<true>, of_values::round,
-          scaled<piece_values>, of_values::add,          of_values::words,       places,
-          of_values::statistic, of_values::scales,       hadamard<float>,        turn_signs<float>};
+  return {of_values::load,  of_values::store<false>, of_values::store<true>, of_values::scale_stored,
+          of_values::round, scaled<piece_values>,    of_values::add,         of_values::words,
+          places,           of_values::statistic,    of_values::scales,      hadamard<float>,
+          turn_signs<float>};
 }
 
 }  // namespace detail

@@ -89,6 +89,29 @@ inline void add_halves(float const* own, std::uint16_t const* in, int count, flo
   });
 }
 
+/// out = (0 + values) * factor * post.
+/// @returns the bit pattern of the largest magnitude
+template <class Half>
+inline std::uint32_t scale_halves(std::uint16_t const* in, int count, store_scale const& scale, float* out) {
+  __m512i const magnitude = _mm512_set1_epi32(0x7fffffff);
+  __m512 const factor = _mm512_set1_ps(scale.factor), post = _mm512_set1_ps(scale.post);
+  bool const once = scale.post == 1;
+  __m512i top = _mm512_setzero_si512();
+  for_each_vector(count, [=, &top](int i, __mmask16 lanes) {
+    __m512 const wide = halves<Half>::widen(_mm256_maskz_loadu_epi16(lanes, in + i));
+    __mmask16 const some =
+        _mm512_test_epi32_mask(_mm512_castps_si512(wide), magnitude);  // others are 0, not -0
+    __m512 value = _mm512_maskz_mul_ps(some, wide, factor);
+    if (!once) value = _mm512_maskz_mul_ps(all_lanes, value, post);
+    top = _mm512_maskz_max_epu32(all_lanes, top, _mm512_and_si512(_mm512_castps_si512(value), magnitude));
+    _mm512_mask_storeu_ps(out + i, lanes, value);
+  });
+  std::uint32_t each[16], largest = 0;
+  _mm512_storeu_si512(each, top);
+  for (std::uint32_t m : each) largest = largest < m ? m : largest;
+  return largest;
+}
+
 /// Writes or adds scale(lanes, values).
 /// @returns the bit pattern of the largest magnitude
 template <class Half, bool Add, class Scale>

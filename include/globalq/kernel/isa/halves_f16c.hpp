@@ -79,6 +79,33 @@ inline void add_float16(float const* own, std::uint16_t const* in, int count, fl
   for (; i < count; ++i) sum[i] = own[i] + float16::widen(in[i]);
 }
 
+/// out = (0 + values) * factor * post.
+/// @returns the bit pattern of the largest magnitude
+inline std::uint32_t scale_float16(std::uint16_t const* in, int count, store_scale const& scale, float* out) {
+  __m256 const factor = _mm256_set1_ps(scale.factor), post = _mm256_set1_ps(scale.post);
+  __m256i const magnitude = _mm256_set1_epi32(0x7fffffff);
+  __m256i top = _mm256_setzero_si256();
+  int i = 0;
+  for (; i + 8 <= count; i += 8) {
+    __m256i const wide = _mm256_castps_si256(widen_eight(in + i));
+    __m256i const some = _mm256_cmpgt_epi32(_mm256_and_si256(wide, magnitude), _mm256_setzero_si256());
+    __m256 const value = _mm256_mul_ps(
+        _mm256_mul_ps(_mm256_castsi256_ps(_mm256_and_si256(wide, some)), factor), post);  // 0 instead of -0
+    top = _mm256_max_epu32(top, _mm256_and_si256(_mm256_castps_si256(value), magnitude));
+    _mm256_storeu_ps(out + i, value);
+  }
+  std::uint32_t each[8], largest = 0;
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(each), top);
+  for (std::uint32_t m : each) largest = largest < m ? m : largest;
+  for (; i < count; ++i) {
+    bool const zero = (in[i] & 0x7fffU) == 0;
+    out[i] = scale(zero ? 0.0F : float16::widen(in[i]));
+    std::uint32_t const m = bits_of(out[i]) & float_magnitude;
+    largest = largest < m ? m : largest;
+  }
+  return largest;
+}
+
 /// Writes or adds values * factor * post.
 /// @returns the bit pattern of the largest magnitude
 template <class Half, bool Add>
