@@ -139,6 +139,8 @@ struct turned : gq::stage, gq::stream_stage<support::space> {
   }
 };
 
+using one_bit_float = gq::levels::minifloat<2, 0>;  ///< 0, 1, 2, 4
+
 /// One composition of each policy, with a name.
 std::vector<std::pair<char const*, support::any_operator>> operators() {
   return {
@@ -156,6 +158,14 @@ std::vector<std::pair<char const*, support::any_operator>> operators() {
                                                       gq::levels::uniform{7}, dice, gq::wire::packed<4>{}}},
         {"local long buckets", gq::quantizer{gq::norm::local<2>{.bucket = 10000}, gq::levels::uniform{7},
                                              dice, gq::wire::packed<4>{}}},
+        {"scales of two levels",
+         gq::quantizer{gq::norm::two_level<one_bit_float>{}, one_bit_float{}, dice, gq::wire::packed<3>{}}},
+        {"scales of two levels, of longer blocks",
+         gq::quantizer{gq::norm::two_level<one_bit_float>{64}, one_bit_float{}, dice, gq::wire::packed<3>{}}},
+        {"turned, scales of two levels",
+         support::mapped(gq::quantizer{gq::norm::two_level<one_bit_float>{}, one_bit_float{}, dice,
+                                       gq::wire::packed<3>{}},
+                         std::make_shared<turned>())},
         {"rounded up", gq::quantizer{gq::norm::power_of_two<gq::norm::linf>{{.bucket = 100}},
                                      gq::levels::exponential<>{}, dice, gq::wire::int8{}}},
         {"local rounded up in short buckets",

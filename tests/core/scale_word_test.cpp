@@ -110,4 +110,66 @@ TEST(ScaleWord, float64_scales_travel_as_they_are) {
     EXPECT_EQ(gq::scale_bytes(type), 4U);
 }
 
+/// The numbers of E4M3, from its definition: sign, 4 bits of exponent with bias 7, 3 of mantissa.
+double e4m3(unsigned byte) {
+  unsigned const exponent = byte >> 3, mantissa = byte & 7;
+  return std::ldexp(exponent == 0 ? mantissa : 8 + mantissa, static_cast<int>(std::max(exponent, 1U)) - 10);
+}
+
+TEST(TwoLevels, bytes_are_e4m3) {
+  EXPECT_EQ(e4m3(1), 0x1p-9);
+  EXPECT_EQ(e4m3(126), 448);
+  for (unsigned byte = 0; byte <= 126; ++byte)
+    ASSERT_EQ(gq::number_of_e4m3(static_cast<std::uint8_t>(byte)), e4m3(byte)) << byte;
+}
+
+/// At, just below and just above each number, for units of any exponent: the smallest byte that is not below.
+TEST(TwoLevels, block_scales_are_the_smallest_that_cut_nothing) {
+  std::uint64_t state = 7;
+  for (int e = -255; e <= 255; ++e)
+    for (int k = 0; k < 4; ++k) {
+      // 6 times a word of 24 bits
+      double const unit = 6 * std::ldexp(1 + static_cast<double>(mixed(state) >> 41) * 0x1p-23, e);
+      for (unsigned byte = 0; byte < 126; ++byte) {
+        double const at = e4m3(byte) * unit, next = e4m3(byte + 1) * unit;
+        ASSERT_EQ(gq::e4m3_above(at, unit), byte) << e;
+        ASSERT_EQ(gq::e4m3_above(std::nextafter(at, INFINITY), unit), byte + 1) << e;
+        ASSERT_EQ(gq::e4m3_above(std::nextafter(next, 0), unit), byte + 1) << e;
+        double const between = at + static_cast<double>(mixed(state) >> 11 | 1) * 0x1p-53 * (next - at);
+        if (between < next) {
+          ASSERT_EQ(gq::e4m3_above(between, unit), byte + 1) << e;
+        }
+      }
+      ASSERT_EQ(gq::e4m3_above(448 * unit, unit), 126);
+      ASSERT_EQ(gq::e4m3_above(0, unit), 0);
+      ASSERT_EQ(gq::e4m3_above(0x1p-400, unit), 1) << "far below all numbers";
+    }
+}
+
+TEST(TwoLevels, the_scale_of_a_vector_covers_its_largest_value_and_every_block) {
+  gq::scale_format const form{gq::dtype::float32, 6.0F, gq::scale_byte::e4m3};
+  std::uint64_t state = 9;
+  for (int e = -149; e <= 127; ++e)
+    for (int k = 0; k < 50; ++k) {
+      double const mantissa = k == 0 ? 1
+                                     : (k == 1 ? 2 - 0x1p-23
+                                               : 1 + static_cast<double>(mixed(state) >> 41) * 0x1p-23),
+                   largest = std::ldexp(mantissa, e), scale = gq::vector_scale_of(largest, form);
+      ASSERT_EQ(scale, largest * 0x1p-11) << "a float32 has 24 bits, so nothing is rounded";
+      for (int below = 0; below < 40; ++below) {
+        double const most = std::ldexp(largest, -below) *
+                            (below == 0 ? 1 : 1 + static_cast<double>(mixed(state) >> 41) * 0x1p-24),
+                     block = gq::block_scale_of(most, scale, form);
+        ASSERT_GE(block, most);
+        ASSERT_LE(block, most + std::max(most / 8, 6 * scale * 0x1p-9));
+        std::byte frame[16] = {};
+        gq::store_to(frame, gq::scale_word(scale));
+        gq::write_scale(frame, 3, form, most);
+        ASSERT_EQ(gq::read_scale(frame, 3, form), block);
+      }
+    }
+  EXPECT_EQ(gq::vector_scale_of(0, form), 0);
+  EXPECT_EQ(gq::block_scale_of(0, 0, form), 0);
+}
+
 }  // namespace

@@ -41,6 +41,7 @@ TEST(Chosen, a_norm_is_what_it_was_made_of) {
   expect_same(gq::norm::local<>{.q = gq::infinity, .bucket = 9});
   expect_same(gq::norm::fixed{.scale = 0.5});
   expect_same(gq::norm::shared_exponent<gq::levels::e2m1>{});
+  expect_same(gq::norm::two_level<gq::levels::e2m1>{});
   expect_same(gq::norm::power_of_two<gq::norm::linf>{{.bucket = 32}});
   expect_same(gq::norm::power_of_two<gq::norm::local<2>>{});
 }

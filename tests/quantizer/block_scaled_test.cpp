@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief Block-scaled formats (MXFP4, MXFP6, MXFP8): their bytes, no bias, all magnitudes, all schedules.
+/// @brief Block-scaled formats (MXFP4, MXFP6, MXFP8, NVFP4): their bytes, no bias, all magnitudes, all schedules.
 
 #include <globalq/globalq.hpp>
 #include <globalq/operator/operators.hpp>
@@ -25,7 +25,7 @@ auto of_format(Rounding rounding = {}) {
 std::vector<gq::any_quantizer> formats() {
   return {of_format<gq::levels::e2m1, 4>(), of_format<gq::levels::e2m3, 6>(),
           of_format<gq::levels::e3m2, 6>(), of_format<gq::levels::e4m3, 8>(),
-          of_format<gq::levels::e5m2, 8>()};
+          of_format<gq::levels::e5m2, 8>(), gq::operators::nvfp4()};
 }
 
 std::vector<float> values(std::size_t count, int seed, float times = 1) {
@@ -210,6 +210,19 @@ TEST(BlockScaled, a_scale_that_is_no_number_is_an_error_that_leaves_the_output_a
   codec.decode(frame, {}, y);
 }
 
+TEST(BlockScaled, a_scale_of_a_block_is_a_positive_e4m3_number) {
+  gq::vector_codec codec{gq::operators::nvfp4(), Kokkos::Serial(), gq::frame_checksum::none};
+  std::vector<float> y(64, 7.0F);
+  std::vector<std::byte> frame = encode(codec, values(64, 1), {});
+  for (int bad : {127, 128, 255}) {
+    frame[16 + 4 + 3] = static_cast<std::byte>(bad);
+    EXPECT_THROW(codec.decode(frame, {}, y), gq::frame_error) << bad;
+  }
+  EXPECT_THAT(y, testing::Each(7.0F));
+  frame[16 + 4 + 3] = std::byte{126};
+  codec.decode(frame, {}, y);
+}
+
 TEST(BlockScaled, other_types_of_values_work_and_float64_has_scales_of_its_own_width) {
   for (gq::any_quantizer const& op : formats()) {
     gq::vector_codec codec{op, Kokkos::Serial()};
@@ -226,7 +239,8 @@ TEST(BlockScaled, other_types_of_values_work_and_float64_has_scales_of_its_own_w
       EXPECT_EQ((frame.size() - 16) * 8 / 100 >= 4, true);
       EXPECT_EQ(codec.frame_bytes(32 * 64, gq::dtype_of<Value>::value) -
                     codec.frame_bytes(32 * 32, gq::dtype_of<Value>::value),
-                32 * scale_bytes + 32 * 32 * static_cast<std::size_t>(op.facts().wire_bits) / 8);
+                32 * 32 / op.facts().bucket * scale_bytes +
+                    32 * 32 * static_cast<std::size_t>(op.facts().wire_bits) / 8);
     };
     run(float{}, 1);
     run(gq::float16{}, 1);

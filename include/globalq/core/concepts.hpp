@@ -116,7 +116,7 @@ template <class L, class Code>
 concept HasSignedValues = requires(L const levels, Code code) {
   { levels.signed_value(code) } -> std::convertible_to<float>;
 };
-/// Has `static constexpr float largest`: the largest value of a number format. norm::shared_exponent uses it.
+/// Has `static constexpr float largest`: the largest value of a number format, for norm::shared_exponent and norm::two_level.
 template <class L>
 concept HasLargest = requires {
   { L::largest } -> std::convertible_to<float>;
@@ -337,6 +337,12 @@ concept SaysRoundsUp = requires(N const norm) {
 template <class N>
 concept HasQuantum = requires {
   { N::quantum } -> std::convertible_to<float>;
+};
+/// Has also `static constexpr bool two_levels = true`: scales are rounded up to quantum * e times a scale of the vector,
+/// with e an E4M3 number, which travels in one byte.
+template <class N>
+concept HasTwoLevels = HasQuantum<N> && requires {
+  requires static_cast<bool>(N::two_levels);
 };
 // A user-defined norm has a statistic instead of orders: it measures parts of a vector, merges their statistics, and
 // computes a scale. Each member has its own concept, so that a quantizer can report which one is missing.

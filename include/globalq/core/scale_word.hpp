@@ -6,8 +6,9 @@
 /// The 32-bit word has range 2^-255 to 2^256 and 24 significant bits. It holds every float32 maximum exactly, and every
 /// norm or partial sum of float32 vectors without overflow or subnormals. Words order as scales do, so an integer
 /// maximum is the maximum. Scales are rounded up: a scale is never below the computed norm, nor that below the largest
-/// coordinate. float64 vectors send doubles. Scales of the form quantum * 2^k may travel as k + 127 in one byte, as in
-/// block-scaled formats.
+/// coordinate. float64 vectors send doubles. Scales may travel in one byte, as in block-scaled formats: as k + 127, if
+/// they are quantum * 2^k; or as an E4M3 number that multiplies quantum and one word in front of the bytes, the scale of
+/// the vector.
 
 #include "dtype.hpp"
 
@@ -15,23 +16,39 @@
 
 namespace GLOBALQ_ABI {
 
+/// The number in the byte of a scale.
+enum class scale_byte : std::uint8_t {
+  none,      ///< scales have no byte
+  exponent,  ///< the scale is quantum * 2^number
+  e4m3       ///< the scale is quantum * number * the scale of the vector, which travels in front
+};
+
 /// The encoding of scales in frames.
 struct scale_format {
   dtype type = dtype::float32;  ///< of the vector
-  float quantum = 0;  ///< above 0: scales are quantum * 2^k, and k travels in one byte; not for float64
+  float quantum = 0;            ///< of scales in a byte; float64 has none
+  scale_byte byte = scale_byte::none;
 
   GLOBALQ_FUNCTION constexpr scale_format(dtype of) : type(of) {}
-  GLOBALQ_FUNCTION constexpr scale_format(dtype of, float step)
-      : type(of), quantum(of == dtype::float64 ? 0 : step) {}
+  GLOBALQ_FUNCTION constexpr scale_format(dtype of, float step, scale_byte number = scale_byte::exponent)
+      : type(of) {
+    if (of == dtype::float64 || number == scale_byte::none) return;
+    quantum = step;
+    byte = number;
+  }
 
-  GLOBALQ_FUNCTION constexpr bool in_a_byte() const { return quantum > 0; }
-  GLOBALQ_FUNCTION constexpr bool in_a_word() const { return quantum <= 0 && type != dtype::float64; }
+  GLOBALQ_FUNCTION constexpr bool in_a_byte() const { return byte != scale_byte::none; }
+  GLOBALQ_FUNCTION constexpr bool in_a_word() const { return !in_a_byte() && type != dtype::float64; }
+  GLOBALQ_FUNCTION constexpr bool two_level() const { return byte == scale_byte::e4m3; }
 };
 
 /// Bytes of a scale on the wire.
 GLOBALQ_FUNCTION constexpr std::size_t scale_bytes(scale_format f) {
   return f.in_a_byte() ? 1 : (f.type == dtype::float64 ? 8 : 4);
 }
+
+/// Bytes in front of the scales of a frame.
+GLOBALQ_FUNCTION constexpr std::size_t vector_scale_bytes(scale_format f) { return f.two_level() ? 4 : 0; }
 
 /// The smallest word whose scale is at least @p scale.
 /// @pre 0 <= scale <= 2^256 - 2^232
@@ -57,7 +74,11 @@ GLOBALQ_FUNCTION double scale_of_word(std::uint32_t word, int by = 0) {
 
 /// The byte of a scale quantum * 2^k of a frame of several terms is k + bias - ceil(log2(terms)).
 inline constexpr int scale_byte_bias = 127;
-inline constexpr std::uint8_t largest_scale_byte = 254;  ///< 255 is not a scale
+
+/// The largest byte that is a scale: 255 is NaN in E8M0, and 127 in E4M3, where the bytes above are negative.
+GLOBALQ_FUNCTION constexpr std::uint8_t largest_scale_byte(scale_format f) {
+  return f.two_level() ? 126 : 254;
+}
 
 /// Reads a number from any address. On a device it must be aligned: frames begin at multiples of 16 bytes there.
 template <class T>
@@ -79,9 +100,47 @@ GLOBALQ_FUNCTION void store_to(std::byte* at, T value) {
 #endif
 }
 
+/// The number of an E4M3 byte that is a scale, exact.
+GLOBALQ_FUNCTION double number_of_e4m3(std::uint8_t byte) {
+  int const exponent = byte >> 3, mantissa = byte & 7;
+  return exponent == 0 ? mantissa * power_of_two(-9) : (8 + mantissa) * power_of_two(exponent - 10);
+}
+
+/// The smallest E4M3 byte whose number times @p unit is at least @p scale; at most the largest, 126.
+/// @param unit  of at most 48 significant bits, so that products are exact
+GLOBALQ_FUNCTION std::uint8_t e4m3_above(double scale, double unit) {
+  if (!(scale > 0)) return 0;
+  int e = exponent_of(scale) - exponent_of(unit);  // scale / unit is between 2^(e - 1) and 2^(e + 1)
+  if (e > 9) return 126;
+  if (e < -6)
+    e = -6;
+  else if (e > -6 && power_of_two(e) * unit > scale)
+    --e;
+  int const byte =
+      8 * (e + 6) + static_cast<int>(scale / (power_of_two(e - 3) * unit));  // right, or one too few
+  if (byte >= 126) return 126;
+  return static_cast<std::uint8_t>(number_of_e4m3(static_cast<std::uint8_t>(byte)) * unit < scale ? byte + 1
+                                                                                                  : byte);
+}
+
+/// The scale of a vector with two levels of scales: the E4M3 numbers reach its largest magnitude.
+GLOBALQ_FUNCTION double vector_scale_of(double largest, scale_format f) {
+  return scale_of_word(
+      scale_word(largest * power_of_two(-exponent_of(448.0 * static_cast<double>(f.quantum)))));
+}
+
+/// The scale of a block in such a vector: @p largest rounded up.
+GLOBALQ_FUNCTION double block_scale_of(double largest, double vector_scale, scale_format f) {
+  double const unit = static_cast<double>(f.quantum) * vector_scale;
+  return number_of_e4m3(e4m3_above(largest, unit)) * unit;
+}
+
 /// Scale i of a frame.
 /// @param terms  workers that the frame sums
 GLOBALQ_FUNCTION double read_scale(std::byte const* scales, std::uint64_t i, scale_format f, int terms = 1) {
+  if (f.two_level())
+    return number_of_e4m3(static_cast<std::uint8_t>(scales[vector_scale_bytes(f) + i])) *
+           (static_cast<double>(f.quantum) * scale_of_word(load_from<std::uint32_t>(scales)));
   if (f.in_a_byte()) {
     int const k = static_cast<int>(static_cast<std::uint8_t>(scales[i])) - scale_byte_bias;
     return static_cast<double>(f.quantum) * power_of_two(k + log2_ceil(static_cast<std::uint64_t>(terms)));
@@ -101,12 +160,16 @@ GLOBALQ_FUNCTION int scale_exponent(double scale, float quantum) {
 
 /// Writes scale i of a frame.
 /// @param scale  rounded up; if not float64, at most 2^256 - 2^232; in a byte, at most quantum * 2^127 per worker
+/// @pre with two levels, the scale of the vector has been written
 GLOBALQ_FUNCTION void write_scale(std::byte* scales, std::uint64_t i, scale_format f, double scale,
                                   int terms = 1) {
-  if (f.in_a_byte()) {
+  if (f.two_level()) {
+    double const unit = static_cast<double>(f.quantum) * scale_of_word(load_from<std::uint32_t>(scales));
+    scales[vector_scale_bytes(f) + i] = static_cast<std::byte>(e4m3_above(scale, unit));
+  } else if (f.in_a_byte()) {
     int const k =
         scale_exponent(scale, f.quantum) - log2_ceil(static_cast<std::uint64_t>(terms)) + scale_byte_bias;
-    scales[i] = static_cast<std::byte>(k < 0 ? 0 : (k > largest_scale_byte ? largest_scale_byte : k));
+    scales[i] = static_cast<std::byte>(k < 0 ? 0 : (k > largest_scale_byte(f) ? largest_scale_byte(f) : k));
   } else if (f.type == dtype::float64) {
     store_to(scales + 8 * i, scale);
   } else {
@@ -114,8 +177,10 @@ GLOBALQ_FUNCTION void write_scale(std::byte* scales, std::uint64_t i, scale_form
   }
 }
 
-/// The scale that one worker sends: @p scale rounded up to the encoding (float64: unchanged); 0 stays 0.
+/// The scale that one worker sends: @p scale rounded up to the encoding (float64: unchanged); 0 stays 0. With two levels
+/// unchanged: block_scale_of() rounds it when the scale of the vector is known.
 GLOBALQ_FUNCTION double representable(double scale, scale_format f) {
+  if (f.two_level()) return scale;
   if (f.in_a_byte())
     return scale > 0 ? static_cast<double>(f.quantum) * power_of_two(scale_exponent(scale, f.quantum)) : 0.0;
   return f.type == dtype::float64 ? scale : scale_of_word(scale_word(scale));

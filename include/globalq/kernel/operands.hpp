@@ -86,8 +86,21 @@ struct agreed_call {
   input_scale whole{};           ///< of the whole vector, if it has one scale
   store_scale mean{}, single{};  ///< the same for decoding: of sums, and of one encoded sum
   std::uint32_t faults = none;
-  double top = 0;  ///< max|x| of all workers
+  double top = 0;           ///< max|x| of all workers
+  double vector_scale = 0;  ///< of this worker's values, with two levels of scales
 };
+
+/// With two levels of scales: the word of the scale of the vector in a frame of own values and of frames.
+///
+/// No value exceeds quantum * 448 times the scale of its frame. The sum, added in float32, does not exceed that multiple of
+/// the scale returned: each addition has a relative error of at most 2^-24, and each value of 2^-22.
+/// @param own  the scale of own values; 0: there are none
+GLOBALQ_FUNCTION std::uint32_t vector_scale_word(double own, source_list const& frames) {
+  double sum = own;
+  for (int k = 0; k < frames.count; ++k)
+    sum = rounded(sum + scale_of_word(load_from<std::uint32_t>(frames[k].scales)));
+  return scale_word(frames.count == 0 ? sum : rounded(sum * (1 + frames.count * 0x1p-20)));
+}
 
 /// The factor from sums to the mean: scale * 2^wide / levels.
 GLOBALQ_FUNCTION store_scale mean_scale(double scale, int wide, double levels) {

@@ -192,7 +192,7 @@ struct measured_codes {
   GLOBALQ_FUNCTION void begin(piece_list::piece const& at, int p) const {
     headers.treat(at, p, o.sources, o.faults, o.scales_before(at.tile));
     if (at.frame == nullptr) return;
-    std::size_t const scales = buckets_of(at) * scale_bytes(o.scale_form),
+    std::size_t const scales = vector_scale_bytes(o.scale_form) + buckets_of(at) * scale_bytes(o.scale_form),
                       section = wire::scale_section(buckets_of(at), o.scale_form);
     for (std::size_t i = scales; i < section; ++i) at.frame[wire::header_bytes + i] = std::byte{0};
   }

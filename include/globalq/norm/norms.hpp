@@ -109,6 +109,26 @@ struct shared_exponent {
   constexpr double fixed_scale() const { return 0; }
 };
 
+/// @brief The largest magnitude of a short bucket, rounded up to E4M3 numbers under one scale of the vector: the scales
+///        of NVFP4.
+///
+/// The scale is c w e, where w is a float of 24 bits for the whole vector and e the smallest E4M3 number for which no
+/// value is clipped: 8 bits per bucket, and 32 for w. The scale is less than 9/8 of the largest magnitude, unless that is
+/// below 2^-14 of the vector's: the smallest e is 2^-9. float64 vectors send doubles.
+/// @tparam Levels  the format of the values, levels::minifloat; c is its largest value
+/// @source NVIDIA 2025, Pretraining Large Language Models with NVFP4, appendix B, but scales are rounded up
+template <class Levels>
+struct two_level {
+  std::uint64_t bucket = 16;
+  static constexpr bool is_local = true;
+  static constexpr float quantum = Levels::largest;
+  static constexpr bool two_levels = true;
+
+  constexpr std::uint32_t inner() const { return infinity; }
+  constexpr std::uint32_t outer() const { return infinity; }
+  constexpr double fixed_scale() const { return 0; }
+};
+
 namespace detail {
 /// The order over the workers; infinity for norms with a statistic.
 template <class Norm>
@@ -146,7 +166,8 @@ template <NormScheme Norm>
 constexpr order order_of(Norm const& norm) {
   order q = norm.inner();
   if constexpr (SaysRoundsUp<Norm>) q.quantum = norm.rounds_up ? 1.0F : 0.0F;
-  if constexpr (HasQuantum<Norm>) q = {q.value, Norm::quantum, true};
+  if constexpr (HasQuantum<Norm>)
+    q = {q.value, Norm::quantum, HasTwoLevels<Norm> ? scale_byte::e4m3 : scale_byte::exponent};
   return q;
 }
 

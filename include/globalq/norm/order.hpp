@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief norm: the order of a norm within a worker, and whether its scale is rounded up to 2^k or c 2^k.
+/// @brief norm: the order of a norm within a worker, and whether its scale is rounded up.
 
 #include "../core/scale_word.hpp"
 
@@ -10,22 +10,21 @@ namespace GLOBALQ_ABI::norm {
 /// @brief An order from 1 to 64, or globalq::infinity; converts to a plain number.
 struct order {
   std::uint32_t value = 0;
-  float quantum =
-      0;  ///< above 0: scales are rounded up to quantum * 2^k; see norm::power_of_two and shared_exponent
-  bool in_byte = false;  ///< local scales travel as k, in one byte
+  /// Above 0: scales are rounded up to quantum * 2^k (norm::power_of_two, shared_exponent), or as norm::two_level does.
+  float quantum = 0;
+  scale_byte byte = scale_byte::none;  ///< of local scales
 
   constexpr order() = default;
   GLOBALQ_FUNCTION constexpr order(std::uint32_t q) : value(q) {}
-  GLOBALQ_FUNCTION constexpr order(std::uint32_t q, float step, bool one_byte = false)
-      : value(q), quantum(step), in_byte(one_byte) {}
+  GLOBALQ_FUNCTION constexpr order(std::uint32_t q, float step, scale_byte in = scale_byte::none)
+      : value(q), quantum(step), byte(in) {}
   GLOBALQ_FUNCTION constexpr operator std::uint32_t() const { return value; }
 
-  GLOBALQ_FUNCTION constexpr bool rounds_up() const { return quantum > 0; }
+  /// Whether scales are rounded up to quantum * 2^k.
+  GLOBALQ_FUNCTION constexpr bool rounds_up() const { return quantum > 0 && byte != scale_byte::e4m3; }
 
   /// The encoding of scales for vectors of a type.
-  GLOBALQ_FUNCTION constexpr scale_format format(dtype type) const {
-    return in_byte ? scale_format(type, quantum) : scale_format(type);
-  }
+  GLOBALQ_FUNCTION constexpr scale_format format(dtype type) const { return {type, quantum, byte}; }
 
   /// The scale of a norm: the norm, or the smallest quantum * 2^k that is not below it; infinity on overflow of double.
   GLOBALQ_FUNCTION double scale(double norm) const {

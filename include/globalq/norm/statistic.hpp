@@ -12,7 +12,9 @@
 #include "../core/scale_word.hpp"
 #include "order.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <span>
 
 namespace GLOBALQ_ABI::norm {
 
@@ -175,6 +177,17 @@ GLOBALQ_FUNCTION double local_scale(statistic const& s, order q, dtype type, int
   double const found = e < -1022 ? r * globalq::power_of_two(-1022) * globalq::power_of_two(e + 1022)
                                  : r * globalq::power_of_two(e);
   return representable(q.scale(found), q.format(type));
+}
+
+/// Rounds the scales of a vector's buckets, with two levels of scales.
+/// @param scales  local_scale() of each bucket
+/// @returns the scale of the vector
+inline double settle_two_levels(std::span<double> scales, scale_format form) {
+  double largest = 0;
+  for (double scale : scales) largest = std::max(largest, scale);
+  double const vector_scale = vector_scale_of(largest, form);
+  for (double& scale : scales) scale = block_scale_of(scale, vector_scale, form);
+  return vector_scale;
 }
 
 }  // namespace GLOBALQ_ABI::norm

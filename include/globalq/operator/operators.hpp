@@ -294,6 +294,22 @@ auto block_scaled(std::uint64_t block = 32, Rounding rounding = {}) {
   return quantizer{norm::shared_exponent<Levels>{block}, Levels{}, rounding, wire::packed<bits>{}};
 }
 inline auto mxfp4() { return block_scaled<levels::e2m1>(); }
+
+/// @brief FP4 with scales of two levels, as NVFP4: 16 values share an E4M3 number, and all a scale of 32 bits.
+///
+/// Sums are decoded, added in float32 and encoded again. Block scales are rounded up by less than 1/8, those of mxfp4 by
+/// up to a factor of 2. @n
+/// Wire: 4.5 bits per value, and 32 bits per frame. @n
+/// Bound: that of general levels with c = 9/8 sqrt(16), plus 2^-20 sqrt(d) for blocks far below the vector's largest
+/// value, d its length.
+/// @param block  values that share an E4M3 number
+/// @source NVIDIA 2025, Pretraining Large Language Models with NVFP4, but scales are rounded up to avoid clipping
+template <class Rounding = rounding::stochastic>
+quantizer<norm::two_level<levels::e2m1>, levels::e2m1, Rounding, wire::packed<4>> nvfp4(
+    std::uint64_t block = 16, Rounding rounding = {}) {
+  return {{block}, {}, rounding, {}};
+}
+
 /// @tparam Levels  levels::e2m3 or e3m2
 template <class Levels = levels::e2m3>
 auto mxfp6() {

@@ -273,11 +273,12 @@ class stream_vector_codec {
                                  &state_->top, then);
       };
       detail::scale_single_worker const scale{
-          {state_, facts_.local ? statistics : nullptr, facts_.q, type, bucket_scales_}, state_};
+          {state_, facts_.local ? statistics : nullptr, facts_.q, type, bucket_scales_, &state_->top},
+          state_};
       if (buckets == 1) {
         call_.settled = true;
-        call_.scales_written = facts_.local && codec_->head_bytes() == 0;
         scale_format const form = norm::order(facts_.q).format(type);
+        call_.scales_written = facts_.local && codec_->head_bytes() == 0 && !form.two_level();
         enqueue_statistics(
             detail::settle_single_worker{scale,
                                          {&state_->agreed, bucket_scales_, type, codec_->extent(), 1},
@@ -312,7 +313,8 @@ class stream_vector_codec {
     begin({nullptr, type}, {data, type}, length, key, step, cut ? need : in.size());
     if (length == 0) return;
     if (std::uint64_t const buckets = buckets_of(length); facts_.fixed_scale > 0 && buckets > 1)
-      on_.items(buckets, detail::find_bucket_scales{state_, nullptr, facts_.q, type, bucket_scales_});
+      on_.items(buckets,
+                detail::find_bucket_scales{state_, nullptr, facts_.q, type, bucket_scales_, nullptr});
     call_.settled = facts_.local;  // scales come with the frame
     codec_->begin(call_);
     source const one{in, 1, static_cast<int>(key.worker)};

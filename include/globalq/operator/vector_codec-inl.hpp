@@ -110,6 +110,8 @@ GLOBALQ_DECL std::size_t vector_codec::encode_values(const_vector x, std::uint64
            "vector down, or use norm::linf"});
     }
   }
+  if (scale_format const form = facts_.q.format(x.type); form.two_level())
+    vector_scale_ = norm::settle_two_levels(bucket_scales_, form);
   prepare(x, {nullptr, x.type}, length, key, 1);
   codec_->combine({0, length}, true, {}, body);
   return used();
@@ -195,6 +197,7 @@ GLOBALQ_DECL void vector_codec::prepare(const_vector x, mutable_vector y, std::u
   c.seed = key.seed;
   c.step = key.step;
   c.bucket_scales = bucket_scales_;
+  c.vector_scale = vector_scale_;
   codec().begin(c);
 }
 

@@ -163,6 +163,7 @@ class vector_codec {
   std::vector<norm::statistic> statistics_, parts_;
   std::vector<detail::user_statistic> own_, own_parts_;  ///< of a user-defined norm
   std::vector<double> bucket_scales_;
+  double vector_scale_ = 0;       ///< with two levels of scales
   byte_buffer mapped_, decoded_;  ///< with stages
 };
 

@@ -11,7 +11,7 @@
 /// | 4..7 | number of workers summed, little-endian |
 /// | 8..13 | number of values, little-endian |
 /// | 14..15 | frame_traits, little-endian: bits 0 and 1: bytes of a scale (0: no scales; 1: 1; 2: 4; 3: 8, a double); bits 2 to 15: a hash of levels, bucket, fixed scale, shift and encoding of scales; all 0 in wire formats 0 and 32 to 34 |
-/// | 16.. | scales (norm::local; in vector_codec all norms but norm::fixed): 4 bytes each, see core/scale_word.hpp (float64 vectors: a double each; norm::shared_exponent: a byte), padded to 16 |
+/// | 16.. | scales (norm::local; in vector_codec all norms but norm::fixed): 4 bytes each, see core/scale_word.hpp (float64 vectors: a double each; norm::shared_exponent: a byte; norm::two_level: 4 bytes for the vector, then a byte each), padded to 16 |
 /// | then | codes |
 /// | then | in frames of vector_codec: a checksum of all bytes before it, 4 bytes, little-endian, unless disabled; see wire/checksum.hpp |
 ///
@@ -77,12 +77,13 @@ GLOBALQ_FUNCTION constexpr std::uint64_t values_of_word(std::uint64_t word) {
 
 /// Bytes of @p scales scales, padded so that codes start at a multiple of 16.
 GLOBALQ_FUNCTION constexpr std::size_t scale_section(std::uint64_t scales, scale_format format) {
-  return divide_up<std::size_t>(scales * scale_bytes(format), 16) * 16;
+  std::size_t const front = scales == 0 ? 0 : vector_scale_bytes(format);
+  return divide_up<std::size_t>(front + scales * scale_bytes(format), 16) * 16;
 }
 
 /// Scales that fit into that section.
 GLOBALQ_FUNCTION constexpr std::uint64_t scale_places(std::uint64_t scales, scale_format format) {
-  return scale_section(scales, format) / scale_bytes(format);
+  return scales == 0 ? 0 : (scale_section(scales, format) - vector_scale_bytes(format)) / scale_bytes(format);
 }
 
 /// Bytes that a frame occupies inside another one.

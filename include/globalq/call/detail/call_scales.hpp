@@ -77,6 +77,7 @@ class call_scales {
                   t.ops.single_vector ? 0 : std::max<std::uint64_t>(places_.buckets(), members.size()));
     tops_.reserve(members.size());
     floats_.reserve(members.size());
+    vectors_.resize(members.size());
     if (own_) own_->clear();
     for (std::size_t k = 0; k < members.size(); ++k) {
       operator_facts const& op = t.ops.facts(k);
@@ -93,7 +94,9 @@ class call_scales {
                   op.local ? members[k].x.type : members[k].y.type, d.wide);
         continue;
       }
-      for (std::size_t b = 0; b < mine.size(); ++b) scales[b] = own_scale(op, mine[b], members[k].x.type, d);
+      dtype const type = members[k].x.type;
+      for (std::size_t b = 0; b < mine.size(); ++b) scales[b] = own_scale(op, mine[b], type, d);
+      if (op.q.format(type).two_level()) vectors_[k] = norm::settle_two_levels(scales, op.q.format(type));
       if (op.shares_norm()) shared_.add(op.p, members[k].y.type, scales);
     }
     exchange(frames);
@@ -138,10 +141,7 @@ class call_scales {
     for (std::size_t k = 0; k < tops_.size(); ++k) floats_.push_back(scale_of(k, tops_[k]));
   }
 
-  /// Of all buckets.
-  std::span<double const> buckets() const { return scales_; }
-  /// Of floats, one for each vector; empty: 1.
-  std::span<float_scale const> floats() const { return floats_; }
+  group_scales all() const { return {scales_, floats_, vectors_}; }
 
  private:
   std::span<norm::statistic> of(call_task const& t, std::size_t k) {
@@ -167,7 +167,7 @@ class call_scales {
   call_meter& meter_;
   group_places places_;
   std::vector<norm::statistic> statistics_, parts_;
-  std::vector<double> scales_, tops_;
+  std::vector<double> scales_, tops_, vectors_;
   std::vector<float_scale> floats_;
   shared_norms shared_;
   std::unique_ptr<user_scales> own_;  ///< null: no norm is a user's type

@@ -49,7 +49,7 @@ class entered_vectors {
     places_.place(members_, ops);
     c.workers = schedule.facts(workers.size()).largest_node;
     c.weight = 1;
-    group_.begin(ops, c, members_, places_, {}, scales);
+    group_.begin(ops, c, members_, places_, {.floats = scales});
     schedule.sum_in_node(workers, group_, places_.length(), chunk_values, frames);
     for (item& i : items_) i.x = {i.room.data, i.room.type};
   }

@@ -83,6 +83,13 @@ class group_places {
   std::vector<std::uint64_t> cuts_, lengths_;
 };
 
+/// The scales of a call's vectors.
+struct group_scales {
+  std::span<double const> buckets = {};      ///< of all buckets, in units of 2^wide of the call
+  std::span<float_scale const> floats = {};  ///< one per vector; empty: 1
+  std::span<double const> vectors = {};  ///< one per vector, of norms with two levels; empty: there are none
+};
+
 /// @brief Forwards each part of a segment to the codec of a single vector.
 ///
 /// Vector k draws the random bits of step + k, and its values are counted from its own start, so frames of leaves are
@@ -90,20 +97,16 @@ class group_places {
 class grouped_codec final : public codec {
  public:
   /// @param common  common to all vectors; the rest is filled in for each
-  /// @param bucket_scales   of all buckets, in units of 2^common.wide
-  /// @param floats  scales of floats, one per vector; empty: 1
   /// @param kept    for operators with error feedback; null: nothing is kept
   /// @returns       the codec that makes the frames: this, or the one of a single vector
   codec& begin(group_operators const& ops, codec_call const& common,
                std::span<vector_group::member const> members, group_places const& places,
-               std::span<double const> bucket_scales, std::span<float_scale const> floats,
-               residuals* kept = nullptr) {
+               group_scales const& scales, residuals* kept = nullptr) {
     ops_ = ops;
     call_ = common;
     members_ = members;
     places_ = &places;
-    bucket_scales_ = bucket_scales;
-    floats_ = floats;
+    scales_ = scales;
     kept_ = kept;
     faults_ = 0;
     beyond_ = members.size();
@@ -188,10 +191,11 @@ class grouped_codec final : public codec {
     c.y = members_[into].y;
     c.length = m.length;
     c.step = call_.step + k;
-    if (!floats_.empty()) c.floats = floats_[k];
+    if (!scales_.floats.empty()) c.floats = scales_.floats[k];
+    if (!scales_.vectors.empty()) c.vector_scale = scales_.vectors[k];
     if (kept_ != nullptr && feedback_of(op.chain) != nullptr) c.kept = &kept_->of(k);
-    if (!bucket_scales_.empty())
-      c.bucket_scales = bucket_scales_.subspan(places_->first_bucket(k), buckets_of(op, m.length));
+    if (!scales_.buckets.empty())
+      c.bucket_scales = scales_.buckets.subspan(places_->first_bucket(k), buckets_of(op, m.length));
     return c;
   }
 
@@ -209,8 +213,7 @@ class grouped_codec final : public codec {
   codec_call call_;
   std::span<vector_group::member const> members_;
   group_places const* places_ = nullptr;
-  std::span<double const> bucket_scales_;
-  std::span<float_scale const> floats_;
+  group_scales scales_;
   residuals* kept_ = nullptr;
   mutable std::vector<std::pair<std::size_t, std::size_t>>
       entered_;  ///< of each slot's codec: the vectors that it reads and writes

@@ -194,7 +194,7 @@ class host_call {
       own.workers = 1;
       own.weight = 1;
       auto const begin = [&](std::span<vector_group::member const> alone) -> globalq::codec& {
-        return group_.begin(t.ops, own, alone, scales_.places(), scales_.buckets(), scales_.floats());
+        return group_.begin(t.ops, own, alone, scales_.places(), scales_.all());
       };
       auto const compare = [this](const_vector x, mutable_vector rounded, std::uint64_t count) {
         add_errors(on_, x, rounded, count, meter_.report());
@@ -205,8 +205,7 @@ class host_call {
       rounding_.measure(cut, t.schedule.parts(workers_.size()), brought, c.rank, inside, given_,
                         t.ops.single_vector, begin, compare);
     }
-    globalq::codec& frames =
-        group_.begin(t.ops, c, inside, scales_.places(), scales_.buckets(), scales_.floats(), &residuals_);
+    globalq::codec& frames = group_.begin(t.ops, c, inside, scales_.places(), scales_.all(), &residuals_);
     run_metered(meter_, t.schedule, workers_, frames, cut, memory_->frames);
   }
 
@@ -227,7 +226,7 @@ class host_call {
                    t.schedule.sums_in_nodes);
     if (t.schedule.sums_in_nodes) {
       auto const timed = meter_.enter(phase::transfer);
-      entered_.sum_nodes(t.schedule, workers_, c, scales_.floats(), node_chunk(), memory_->frames);
+      entered_.sum_nodes(t.schedule, workers_, c, scales_.all().floats, node_chunk(), memory_->frames);
     }
     {
       auto const timed = meter_.enter(phase::norm);

@@ -258,7 +258,8 @@ class stream_call {
     const_vector const mapped{room.data, room.type};
     std::uint64_t const bucket = setup_.facts.bucket;
     norm::enqueue_statistics(on_, at(mapped, brought.first), brought.count, bucket, setup_.inner_order(),
-                             tree_, statistics_ + (bucket == 0 ? 0 : brought.first / bucket), nullptr);
+                             tree_, statistics_ + (bucket == 0 ? 0 : brought.first / bucket),
+                             setup_.facts.q.format(type).two_level() ? &state_->own_top : nullptr);
     return mapped;
   }
 
@@ -281,8 +282,8 @@ class stream_call {
     agreement const agreed(x.type, hash(setup_.operator_hash, setup_.facts.levels), setup_.schedule_hash, n,
                            {chunk}, setup_.settings.seed, setup_.settings.non_finite, length);
     bool const whole = !measured && buckets == 1 && setup_.facts.chain.empty();
-    write_record const record{agreed, step,     state_, whole ? statistics_ : nullptr,
-                              q,      records_, n,      workers_.rank()};
+    write_record const record{agreed,   step, state_,          whole ? statistics_ : nullptr, q,
+                              records_, n,    workers_.rank(), !setup_.facts.chain.empty()};
     if (measured) {
       on_.items(1, record);
     } else {
@@ -304,8 +305,8 @@ class stream_call {
     operator_facts const& op = setup_.facts;
     bool const by_bucket = scale_rule(op, type).by_bucket;
     if (by_bucket || buckets > 1)
-      on_.items(buckets,
-                find_bucket_scales{state_, by_bucket ? statistics_ : nullptr, op.q, type, bucket_scales});
+      on_.items(buckets, find_bucket_scales{state_, by_bucket ? statistics_ : nullptr, op.q, type,
+                                            bucket_scales, &state_->own_top});
     if (!by_bucket || op.local) return;
     auto const timed = meter_.enter(phase::opening);
     agree_on_scales(workers_, std::span(bucket_scales, buckets), op.p, sent, frames_, on_);

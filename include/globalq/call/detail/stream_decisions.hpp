@@ -20,10 +20,12 @@ struct write_record {
   std::uint32_t q;
   opening_record* records;  ///< of all workers; only this worker's is written here
   std::int32_t workers, rank;
+  bool maps;  ///< whether stages replace the vector
   GLOBALQ_FUNCTION void operator()(std::uint64_t = 0) const {
     for (int w = 0; w < workers; ++w) records[w].clear();
     bool const relative = whole != nullptr && state->top < double_infinity;
     records[rank] = agreed.record(step(), state->top, relative ? norm::relative_norm(*whole, q) : 0.0);
+    state->own_top = maps ? 0 : state->top;
     state->top = 0;
   }
 };

@@ -53,6 +53,7 @@ class stopwatch {
     c.workers = 2;
     c.top = top();
     c.bucket_scales = bucket_scales_;
+    c.vector_scale = 4.0;
     codec_->begin(c);
     globalq::partition const cut(values, 1, globalq::detail::grain_of(facts),
                                  globalq::detail::chunk_of(facts, r, 0, chunk_bytes));

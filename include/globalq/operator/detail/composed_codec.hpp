@@ -37,17 +37,16 @@ class composed_codec final : public composition {
     std::byte* const scales = out.data() + wire::header_bytes;
     std::byte* const codes = scales + scale_bytes_of(part);
     bool const leaf = sources.empty();
+    if (format_.local) begin_scales(o, part, scales);
     if (leaf && format_.local)
       write_scales(o, part, scales, call_.bucket_scales.data() + format_.first_bucket(part));
     if (leaf || adds_codes()) {
       on_.values(part.count, kernel::host::add_codes<Int>{o, codes, leaf ? nullptr : reduce_leaves()});
     } else {
       bool const fit = format_.local && user_norm_ == nullptr && kernel::buckets_fit(format_.bucket);
-      if (fit)
-        std::memset(scales, 0, scale_bytes_of(part));
-      else if (format_.local && user_norm_ != nullptr)
+      if (format_.local && user_norm_ != nullptr)
         measure_user_sum(o, part, scales);
-      else if (format_.local)
+      else if (format_.local && !fit)
         measure_sum(o, part, scales);
       on_.values(part.count, kernel::host::add_values<Int>{o, codes, scales, fit, format_.q});
     }
@@ -56,7 +55,8 @@ class composed_codec final : public composition {
   }
 
   bool encode_measured(segment all, std::span<double> bucket_scales, std::span<std::byte> out) override {
-    if (!format_.local || user_norm_ != nullptr || !kernel::buckets_fit(format_.bucket) || all.empty())
+    if (!format_.local || user_norm_ != nullptr || !kernel::buckets_fit(format_.bucket) || all.empty() ||
+        format_.q.format(call_.x.type).two_level())
       return false;
     operands o = prepare(all, true, {}, 1);
     o.bucket_scales = bucket_scales.data();
@@ -122,9 +122,10 @@ class composed_codec final : public composition {
 
   /// Checks that received scales are finite and not negative.
   void check_scales(segment part, source const& s, std::byte const* scales) const {
-    if (format_.q.format(call_.x.type).in_a_byte()) {
+    scale_format const form = format_.q.format(call_.x.type);
+    if (form.in_a_byte()) {
       for (std::uint64_t b = 0; b < format_.scales(part); ++b)
-        if (std::to_integer<std::uint8_t>(scales[b]) > largest_scale_byte)
+        if (std::to_integer<std::uint8_t>(scales[vector_scale_bytes(form) + b]) > largest_scale_byte(form))
           fail<frame_error>({"globalq: decode: bad frame from worker ", s.worker, ": scale ", b,
                              " is not a number; the bytes were damaged"});
       return;
@@ -139,10 +140,16 @@ class composed_codec final : public composition {
     }
   }
 
+  /// Clears the scales, and writes the scale of the vector if there are two levels.
+  void begin_scales(operands const& o, segment part, std::byte* scales) const {
+    std::memset(scales, 0, scale_bytes_of(part));
+    if (o.scale_form.two_level())
+      store_to(scales, kernel::vector_scale_word(o.own ? call_.vector_scale : 0.0, o.sources));
+  }
+
   /// @param bucket_scales  scales of the part's buckets, already rounded to their encoding
   GLOBALQ_CALLED void write_scales(operands const& o, segment part, std::byte* scales,
                                    double const* bucket_scales) const {
-    std::memset(scales, 0, scale_bytes_of(part));
     for (std::uint64_t b = format_.first_bucket(part), end = b + format_.scales(part); b < end; ++b)
       o.write_scale(scales, b, *bucket_scales++);
   }

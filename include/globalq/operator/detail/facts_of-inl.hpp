@@ -32,9 +32,12 @@ GLOBALQ_DECL void name_facts(operator_facts& f, declared const* own, declared co
     norm = f.local                              ? joined({"local:", order_name(f.q)})
            : f.q == infinity && f.p == infinity ? "linf"
                                                 : joined({"l:", order_name(f.q), ",", order_name(f.p)});
-  f.name = joined({f.q.in_byte ? "shared-exponent:" : (f.q.rounds_up() ? "power-of-two:" : ""), norm,
-                   unless_zero(" bucket ", f.bucket), " ", levels.name, unless_zero(":", f.size), " ",
-                   rounding.name, " ", f.wire, " ", reduce.name});
+  char const* const rounded = f.q.byte == scale_byte::e4m3       ? "two-level:"
+                              : f.q.byte == scale_byte::exponent ? "shared-exponent:"
+                              : f.q.rounds_up()                  ? "power-of-two:"
+                                                                 : "";
+  f.name = joined({rounded, norm, unless_zero(" bucket ", f.bucket), " ", levels.name,
+                   unless_zero(":", f.size), " ", rounding.name, " ", f.wire, " ", reduce.name});
 }
 
 }  // namespace GLOBALQ_ABI::detail

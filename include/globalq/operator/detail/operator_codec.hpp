@@ -38,7 +38,8 @@ struct codec_call {
   std::uint64_t step = 0;
   std::uint64_t const* step_at = nullptr;  ///< on a stream: the address of the step; null: step is it
   std::span<double const>
-      bucket_scales;  ///< scales of buckets in units of 2^wide: of all workers, or own (local)
+      bucket_scales;        ///< scales of buckets in units of 2^wide: of all workers, or own (local)
+  double vector_scale = 0;  ///< in host memory: of a norm with two levels of scales
   int wide = 0;
   residual* kept = nullptr;  ///< in host memory: of this vector, for error feedback; null: none is kept
   float_scale floats;        ///< in host memory

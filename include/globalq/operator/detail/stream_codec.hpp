@@ -37,6 +37,17 @@ struct declare_terms {
   }
 };
 
+/// Writes the scale of the vector to a frame, with two levels of scales.
+struct write_vector_scale {
+  kernel::agreed_call const* agreed;
+  bool own;
+  kernel::source_list sources;
+  std::byte* scales;
+  GLOBALQ_FUNCTION void operator()(std::uint64_t) const {
+    store_to(scales, kernel::vector_scale_word(own ? agreed->vector_scale : 0.0, sources));
+  }
+};
+
 /// Writes the scales of a segment's buckets, and zeros up to the codes.
 template <class Operands>
 struct write_scales {
@@ -59,16 +70,18 @@ struct write_scales {
   }
 };
 
-/// Checks received scales: doubles must be finite and not negative, bytes not 255. Words are always valid.
+/// Checks received scales: doubles must be finite and not negative, bytes numbers. Words are always valid.
 struct check_scales {
   kernel::source_list sources;
   std::uint64_t count;  ///< of a source
   std::uint32_t* faults;
-  bool in_bytes;
+  scale_format form;
   GLOBALQ_FUNCTION void operator()(std::uint64_t i) const {
     std::byte const* const scales = sources[static_cast<int>(i / count)].scales;
-    bool const bad = in_bytes ? reinterpret_cast<std::uint8_t const*>(scales)[i % count] > largest_scale_byte
-                              : bits_of(read_scale(scales, i % count, dtype::float64)) >= double_infinity;
+    bool const bad = form.in_a_byte()
+                         ? static_cast<std::uint8_t>(scales[vector_scale_bytes(form) + i % count]) >
+                               largest_scale_byte(form)
+                         : bits_of(read_scale(scales, i % count, dtype::float64)) >= double_infinity;
     if (bad) Kokkos::atomic_or(faults, static_cast<std::uint32_t>(kernel::bad_frame));
   }
 };
@@ -134,6 +147,8 @@ class stream_codec final : public composition {
     std::byte* const scales = out.data() + wire::header_bytes;
     std::byte* const codes = scales + scale_bytes_of(part);
     bool const leaf = sources.empty();
+    if (format_.local && o.scale_form.two_level())
+      on_.items(1, write_vector_scale{call_.agreed, own, o.sources, scales});
     if (leaf && format_.local && !call_.scales_written)
       enqueue_scales(write_scales<operands>{o, scales, format_.first_bucket(part), format_.scales(part)});
     if (leaf || base::adds_codes()) {
@@ -145,7 +160,7 @@ class stream_codec final : public composition {
       if constexpr (!std::is_void_v<Reduce>)
         if (!leaf && base::how_ == method::user) return enqueue_with(Reduce{});
       enqueue_with(reduce::sum{});
-    } else if (measures(call_.x.type)) {
+    } else if (measures_sums(call_.x.type)) {
       launch_measured<true>(o, terms, one_piece(part, out.data()), nullptr, nullptr);
     } else {
       if (format_.local) measure_sum(o, part, scales);
@@ -188,7 +203,10 @@ class stream_codec final : public composition {
 
   void add_decoded(segment part, std::span<source const> sources) override { write<true>(part, sources); }
 
-  bool measures(dtype type) const override { return format_.local && type != dtype::float64 && group_ > 0; }
+  /// Scales of two levels depend on the whole vector, except of sums.
+  bool measures(dtype type) const override {
+    return measures_sums(type) && !format_.q.format(type).two_level();
+  }
 
   void measure_all(std::span<unsent const> all, double* bucket_scales, std::uint64_t* top) override {
     for_batches(all, [&](batch& b, std::span<unsent const> some) {
@@ -212,6 +230,8 @@ class stream_codec final : public composition {
   }
 
  private:
+  bool measures_sums(dtype type) const { return format_.local && type != dtype::float64 && group_ > 0; }
+
   /// Whether measure_all() wrote this frame. Forgets it, because a later round may encode the frame again.
   bool was_made(unsent const& frame) {
     auto const found = std::find_if(made_.begin(), made_.end(), [&](unsent const& each) {
@@ -250,10 +270,9 @@ class stream_codec final : public composition {
     base::lay_out(o, part, own, terms);
     o.sources = lists_.get(on_, views_);
     o.faults = &call_.agreed->faults;
-    bool const in_bytes = o.scale_form.in_a_byte();
-    if (format_.local && (in_bytes || call_.x.type == dtype::float64))
+    if (format_.local && !o.scale_form.in_a_word())
       on_.items(format_.scales(part) * views_.size(),
-                check_scales{o.sources, format_.scales(part), o.faults, in_bytes});
+                check_scales{o.sources, format_.scales(part), o.faults, o.scale_form});
     return o;
   }
 

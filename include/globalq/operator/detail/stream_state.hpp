@@ -92,7 +92,8 @@ void report_unclaimed(Check const& check) noexcept {
 struct stream_state {
   kernel::agreed_call agreed;
   call_status what = call_status::mean;
-  std::uint64_t top = 0;  ///< bit pattern of max|x|
+  std::uint64_t top = 0;      ///< bit pattern of max|x|
+  std::uint64_t own_top = 0;  ///< that of the vector that this worker encodes
 };
 
 struct reset_state {
@@ -127,17 +128,23 @@ struct settle_scales {
 
 /// Computes the scales of buckets: from their own norms, or one for all buckets.
 struct find_bucket_scales {
-  stream_state const* state;
+  stream_state* state;
   norm::statistic const* statistics;  ///< null: all buckets have the first scale
   norm::order q;
   dtype type;
   double* bucket_scales;
+  std::uint64_t const* top;  ///< bit pattern of the largest magnitude of the vector
   GLOBALQ_FUNCTION void operator()(std::uint64_t b) const {
     if (statistics != nullptr)
       bucket_scales[b] =
           statistics[b].finite() ? norm::local_scale(statistics[b], q, type, state->agreed.wide) : 0.0;
     else if (b != 0)
       bucket_scales[b] = bucket_scales[0];
+    scale_format const form = q.format(type);
+    if (statistics == nullptr || !form.two_level()) return;
+    double const vector_scale = *top < double_infinity ? vector_scale_of(double_of(*top), form) : 0.0;
+    bucket_scales[b] = block_scale_of(bucket_scales[b], vector_scale, form);
+    if (b == 0) state->agreed.vector_scale = vector_scale;
   }
 };
 

@@ -65,12 +65,26 @@ inline bound_terms terms_of(operator_facts const& op, std::uint32_t size, bool s
   return t;
 }
 
+/// How far a scale may exceed its norm.
+inline double growth_of_scale(operator_facts const& op) {
+  return op.q.rounds_up() ? 2.0 : (op.q.byte == scale_byte::e4m3 ? 9.0 / 8 : 1.0);
+}
+
+/// The relative variance of one encoding under a local norm.
+inline double local_encoding(operator_facts const& op, bound_terms const& t, std::uint64_t length) {
+  double const d = values_of_bucket(op, length), found = t.encoding(d, excess(op.q, d) * growth_of_scale(op), 1);
+  if (op.q.byte != scale_byte::e4m3) return found;
+  // with two levels, no scale is below a fraction of the vector's largest value; doubled: scales of sums are rounded up
+  double const quantum = static_cast<double>(op.q.quantum),
+               smallest = std::ldexp(quantum, -9 - exponent_of(448 * quantum));
+  return found + 2 * t.first * smallest * std::sqrt(static_cast<double>(length));
+}
+
 /// The variance of encoding the sum of n workers by the operator of sums, whose norms are local.
 /// @param before  variance of the sum
-inline double encoding_of_sums(operator_facts const& sums, std::uint32_t size, int workers,
-                               std::uint64_t length, double before) {
-  double const d = values_of_bucket(sums, length), c = excess(sums.q, d) * (sums.q.rounds_up() ? 2.0 : 1.0);
-  return terms_of(sums, size, sums.shifts, workers).encoding(d, c, 1) * (workers + before);
+inline double encoding_of_sums(operator_facts const& sums, std::uint32_t size, int workers, std::uint64_t length,
+                               double before) {
+  return local_encoding(sums, terms_of(sums, size, sums.shifts, workers), length) * (workers + before);
 }
 
 GLOBALQ_DECL double variance_bound(operator_facts const& op, resolution const& r, schedule_facts const& s,
@@ -90,11 +104,12 @@ GLOBALQ_DECL double variance_bound(operator_facts const& op, resolution const& r
   }
   double const n = workers;
   double const d = values_of_bucket(op, length);
-  double const c = excess(op.q, d) * (op.local ? 1.0 : excess(op.p, n)) * (op.q.rounds_up() ? 2.0 : 1.0);
   bound_terms const t = terms_of(op, r.size, op.shifts && !keeps_scale_of_sums(op, r.how), workers);
+  double const c = excess(op.q, d) * (op.local ? 1.0 : excess(op.p, n)) * growth_of_scale(op);
+  double const under_local = op.local ? local_encoding(op, t, length) : 0;
   // the encodings of all workers' own values: D = n d coordinates under a global norm, d each under local norms
   double const omega =
-      (op.local ? t.encoding(d, c, 1) : t.encoding(n * d, c, 1)) *
+      (op.local ? under_local : t.encoding(n * d, c, 1)) *
       (op.variance_factor == nullptr ? 1.0 : op.variance_factor(static_cast<std::uint32_t>(workers))) / gain;
   if (workers == 1 || r.how == method::sum || !s.combines) return omega / n;
   auto const slot = [](int rank) { return static_cast<std::size_t>(rank); };
@@ -120,7 +135,7 @@ GLOBALQ_DECL double variance_bound(operator_facts const& op, resolution const& r
   // an encoding of k terms has scale k under a global norm; under local norms its own norm; floats keep theirs
   auto const hop = [&](double k, double before) {
     double const m = k + before;
-    return op.local ? t.encoding(d, c, 1) * m : t.encoding(d, op.has_codes() ? k * c : c, m);
+    return op.local ? under_local * m : t.encoding(d, op.has_codes() ? k * c : c, m);
   };
   double total = 0;
   if (s.one_addition) {

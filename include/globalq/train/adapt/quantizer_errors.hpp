@@ -84,14 +84,20 @@ class quantizer_error {
     std::vector<norm::statistic> statistics(divide_up(x.size(), width)), parts;
     norm::bucket_statistics(on_, x.size(), facts_.bucket, facts_.q,
                             norm::input_block{{x.data(), dtype::float32}, facts_.q}, statistics, parts);
+    scale_format const form = facts_.q.format(dtype::float32);
+    double vector_scale = 0;  // with two levels of scales
+    for (norm::statistic const& s : statistics)
+      if (form.two_level() && s.finite())
+        vector_scale = std::max(vector_scale, vector_scale_of(s.max(), form));
     double sum = 0;
     for (std::size_t b = 0; b < statistics.size(); ++b) {
       if (!statistics[b].finite())
         throw non_finite_error("globalq: quantizer_error: values " + std::to_string(b * width) +
                                " and following contain NaN or infinity");
-      double const bucket_scale = facts_.fixed_scale > 0 ? facts_.fixed_scale
-                                  : facts_.user_norm != nullptr
-                                      ? measured_scale(x, width, b)
+      double const bucket_scale = facts_.fixed_scale > 0        ? facts_.fixed_scale
+                                  : facts_.user_norm != nullptr ? measured_scale(x, width, b)
+                                  : form.two_level()
+                                      ? block_scale_of(statistics[b].max(), vector_scale, form)
                                       : norm::local_scale(statistics[b], facts_.q, dtype::float32, 0);
       if (facts_.fixed_scale > 0 && statistics[b].max() > bucket_scale)
         throw configuration_error("globalq: quantizer_error: a value of magnitude " +
