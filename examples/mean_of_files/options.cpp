@@ -60,9 +60,10 @@ void add_options(CLI::App& app, settings& chosen, texts& text) {
         if (value == "help") throw call_for_operators{};
         text.named = value;
       });
-  app.add_option("--norm", chosen.words.norm,
-                 "linf|l:Q,P|local:Q|power-of-two:linf|power-of-two:local:Q|shared-exponent|fixed:SCALE; Q "
-                 "within a worker, P over workers: 1, 2, .., inf")
+  app.add_option(
+         "--norm", chosen.words.norm,
+         "linf|l:Q,P|local:Q|power-of-two:linf|power-of-two:local:Q|shared-exponent|two-level|fixed:SCALE; "
+         "Q within a worker, P over workers: 1, 2, .., inf")
       ->capture_default_str();
   app.add_option("--bucket", text.bucket, "values that share a norm; 0: the whole vector")
       ->capture_default_str();

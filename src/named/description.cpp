@@ -24,9 +24,8 @@ namespace {
 namespace gq = globalq;
 
 constexpr std::string_view norms_allowed =
-    "use linf, l:Q,P, local:Q, power-of-two:linf, power-of-two:local:Q, shared-exponent or fixed:SCALE, "
-    "where Q "
-    "and P are 1 to 64 or inf";
+    "use linf, l:Q,P, local:Q, power-of-two:linf, power-of-two:local:Q, shared-exponent, two-level or "
+    "fixed:SCALE, where Q and P are 1 to 64 or inf";
 constexpr std::string_view levels_allowed =
     "use none, bfloat16, float16, uniform:S, exponential:S, exponential:S:BASE, table:0,..,1, "
     "symmetric:L1,..,1, e2m1, e2m3, "
@@ -63,11 +62,13 @@ struct format {
   std::string_view name;
   any_table (*levels)();
   gq::norm::any (*shared_exponent)(std::uint64_t bucket);
+  gq::norm::any (*two_level)(std::uint64_t bucket);
 };
 template <class Levels>
 constexpr format format_named(std::string_view name) {
   return {name, [] { return any_table{Levels{}}; },
-          [](std::uint64_t bucket) -> gq::norm::any { return gq::norm::shared_exponent<Levels>{bucket}; }};
+          [](std::uint64_t bucket) -> gq::norm::any { return gq::norm::shared_exponent<Levels>{bucket}; },
+          [](std::uint64_t bucket) -> gq::norm::any { return gq::norm::two_level<Levels>{bucket}; }};
 }
 constexpr format formats[] = {format_named<gq::levels::e2m1>("e2m1"), format_named<gq::levels::e2m3>("e2m3"),
                               format_named<gq::levels::e3m2>("e3m2"), format_named<gq::levels::e4m3>("e4m3"),
@@ -91,14 +92,14 @@ gq::norm::any read_norm(description const& words) {
     if (rounds) return gq::norm::power_of_two<Norm>{norm};
     return norm;
   };
-  if (text == "shared-exponent" && !rounds) {
+  if ((text == "shared-exponent" || text == "two-level") && !rounds) {
     format const* const of = format_of(words.levels);
     if (of == nullptr)
       refuse("norm", words.norm,
              "requires the levels of a floating-point format, but levels are " +
                  (words.levels.empty() ? "uniform" : words.levels),
              "use levels e2m1, e2m3, e3m2, e4m3 or e5m2");
-    return of->shared_exponent(words.bucket);
+    return text == "two-level" ? of->two_level(words.bucket) : of->shared_exponent(words.bucket);
   }
   if (text == "linf") return rounded(gq::norm::linf{words.bucket});
   if (text.starts_with("local:"))

@@ -495,15 +495,22 @@ named_operator make_amq(arguments const& with) {
 // Values of a small floating-point format under a shared power of two; the first format is the default.
 constexpr parameter block_parameter{"block", "32", "1 to 2^48",
                                     "number of consecutive values that share a scale"};
-named_operator make_block_scaled(std::string const& format, std::string const& bits, arguments const& with) {
-  return {{"shared-exponent", format, rounding_with_feedback(with, rounding_in(with)), "packed:" + bits,
-           "auto", with.number("block", 1, largest_bucket)},
+named_operator make_block_scaled(std::string const& format, std::string const& bits, arguments const& with,
+                                 std::string const& norm = "shared-exponent") {
+  return {{norm, format, rounding_with_feedback(with, rounding_in(with)), "packed:" + bits, "auto",
+           with.number("block", 1, largest_bucket)},
           "sra"};
 }
 
 constexpr parameter mxfp4_parameters[] = {block_parameter, rounding_parameter, feedback_parameter};
 constexpr std::string_view mxfp4_examples[] = {"mxfp4"};
 named_operator make_mxfp4(arguments const& with) { return make_block_scaled("e2m1", "4", with); }
+
+constexpr parameter nvfp4_parameters[] = {{"block", "16", block_parameter.allowed, block_parameter.meaning},
+                                          rounding_parameter,
+                                          feedback_parameter};
+constexpr std::string_view nvfp4_examples[] = {"nvfp4"};
+named_operator make_nvfp4(arguments const& with) { return make_block_scaled("e2m1", "4", with, "two-level"); }
 
 constexpr std::string_view format_meaning =
     "format of a value: eXmY has X bits of exponent and Y bits of mantissa";
@@ -649,6 +656,14 @@ constexpr entry registry[] = {
      mxfp6_examples, make_mxfp6},
     {"mxfp8", "Like mxfp4, with FP8 (E4M3 or E5M2)", mx_source, mx_bound, "", mxfp8_parameters,
      mxfp8_examples, make_mxfp8},
+    {"nvfp4",
+     "Like mxfp4, with blocks of 16 values whose scale is an FP8 number (E4M3) times one scale of the "
+     "vector, so "
+     "that it is rounded up by less than 1/8",
+     "NVIDIA 2025, Pretraining Large Language Models with NVFP4",
+     "(r-1)^2 / 4r + inf_p K_p (9/8 l_1)^(2-p) D^((2-p)/2) + 2^-20 sqrt(d), where d is the length of the "
+     "vector",
+     "", nvfp4_parameters, nvfp4_examples, make_nvfp4},
     {"bfloat16",
      "Sends bfloat16, the upper half of float32: sums of float32 are rounded to it once before they are sent",
      "", "2^-16", "", float_parameters, bfloat16_examples, make_bfloat16},

@@ -36,6 +36,7 @@ std::vector<gq::named::description> const operators = {
     {"linf", "exponential:7", "stochastic", "int8", "auto", bucket},
     {"l:2,2", "table:0,0.1,1", "stochastic", "packed:3", "requantize", bucket},
     {"shared-exponent", "e2m1", "stochastic", "packed:4", "auto", bucket},
+    {"two-level", "e2m1", "stochastic", "packed:4", "auto", bucket},
     {"local:inf", "uniform:7", "stochastic", "huffman", "auto", bucket},
 };
 char const* const schedules[] = {"ring", "tree", "sra", "allgather", "hierarchical:2"};

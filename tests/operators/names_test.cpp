@@ -89,6 +89,8 @@ TEST(OperatorNames, functions_and_words_are_the_same_operators) {
       {"amq:8", names::amq<8>(0.75)},
       {"mxfp4", names::mxfp4()},
       {"mxfp4,block=16,rounding=nearest", names::block_scaled<gq::levels::e2m1>(16, gq::rounding::nearest{})},
+      {"nvfp4", names::nvfp4()},
+      {"nvfp4,block=32,rounding=nearest", names::nvfp4(32, gq::rounding::nearest{})},
       {"mxfp6", names::mxfp6()},
       {"mxfp6:e3m2", names::mxfp6<gq::levels::e3m2>()},
       {"mxfp8", names::mxfp8()},

@@ -140,6 +140,8 @@ double scale_of(gq::named::description const& words, vectors const& x, std::size
     step = largest.at(words.levels);
     norm = "local:inf";
   }
+  bool const two_level = norm == "two-level";
+  if (two_level) norm = "local:inf";
   auto const order = [](std::string const& text) { return text == "inf" ? INFINITY : std::stod(text); };
   auto const length = [](std::vector<double> const& v, double q) {
     double sum = 0;
@@ -163,6 +165,12 @@ double scale_of(gq::named::description const& words, vectors const& x, std::size
     std::vector<double> all;
     for (std::size_t r = 0; r < x.size(); ++r) all.push_back(own(r, q));
     scale = length(all, p);
+  }
+  if (two_level) {  // 6 times the smallest E4M3 number that suffices, times 2^-11 of the vector's largest value
+    double unit = 0;
+    for (float v : x[w]) unit = std::max(unit, 6 * 0x1p-11 * std::abs(static_cast<double>(v)));
+    std::vector<double> const numbers = levels_of("e4m3", 126);
+    return 448 * unit * *std::lower_bound(numbers.begin(), numbers.end(), scale / (448 * unit));
   }
   return rounds || step != 1 ? step * std::exp2(std::ceil(std::log2(scale / step))) : scale;
 }
@@ -393,9 +401,10 @@ TEST(Theory, what_is_sent_is_what_the_plan_and_the_format_say) {
       std::uint64_t const buckets =
           !quantizer.facts().local ? 0
                                    : (op.words.bucket == 0 ? 1 : (d + op.words.bucket - 1) / op.words.bucket);
-      std::uint64_t const scale_bytes = op.words.norm == "shared-exponent" ? 1 : 4;
-      std::uint64_t const frame =
-          16 + (scale_bytes * buckets + 15) / 16 * 16 + (d * static_cast<std::uint64_t>(bits) + 7) / 8;
+      bool const two_level = op.words.norm == "two-level";
+      std::uint64_t const scale_bytes = op.words.norm == "shared-exponent" || two_level ? 1 : 4;
+      std::uint64_t const frame = 16 + (scale_bytes * buckets + (two_level ? 4 : 0) + 15) / 16 * 16 +
+                                  (d * static_cast<std::uint64_t>(bits) + 7) / 8;
       EXPECT_EQ(all.plan.bits_per_value, 8.0 * static_cast<double>(frame) / d) << name;
       bool const exchanged = op.words.bucket != 0 && !quantizer.facts().local;
       if (!exchanged) {

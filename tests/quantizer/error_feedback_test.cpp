@@ -135,6 +135,7 @@ TYPED_TEST(ErrorFeedback, workers_keep_exactly_what_the_means_leave_out) {
       {gq::error_feedback{integers}, "hierarchical:2"},
       {gq::error_feedback{of_words("local:inf", "uniform", "packed:4", 128, "stochastic")}, "sra"},
       {gq::error_feedback{of_words("local:inf", "uniform", "sparse", 128)}, "sra"},
+      {gq::error_feedback{of_words("two-level", "e2m1", "packed:4", 16)}, "sra"},
       {gq::error_feedback{gq::float32_tail{of_words("linf", "uniform", "packed:4", 100)}}, "sra"},
       {gq::error_feedback{gq::rotated{of_words("local:inf", "uniform", "packed:4", 128), 128}}, "sra"},
       {gq::error_feedback{gq::second_half{two_bits, of_words("local:inf", "uniform", "packed:4", 100)}},

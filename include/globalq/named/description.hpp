@@ -17,7 +17,7 @@ namespace GLOBALQ_ABI::named {
 /// @brief The words that describe an operator, as on a command line.
 struct description {
   std::string norm = "linf";  ///< linf, l:Q,P, local:Q, power-of-two:linf, power-of-two:local:Q,
-                              ///< shared-exponent or fixed:SCALE; orders are 1 to 64 or inf
+                              ///< shared-exponent, two-level or fixed:SCALE; orders are 1 to 64 or inf
   std::string levels;         ///< none, bfloat16, float16, uniform[:S], exponential[:S[:BASE]], table:0,..,1,
                               ///< symmetric:L1,..,1, or a format: e2m1, e2m3, e3m2, e4m3, e5m2;
                               ///< empty: uniform

@@ -92,6 +92,7 @@ TEST(QuantizerError, knows_block_scaled_formats_and_powers_of_two) {
   std::vector<float> const x = values(777);
   for (gq::named::description const& words :
        {gq::named::description{.norm = "shared-exponent", .levels = "e2m1", .wire = "packed:4", .bucket = 32},
+        gq::named::description{.norm = "two-level", .levels = "e2m1", .wire = "packed:4", .bucket = 16},
         gq::named::description{
             .norm = "power-of-two:linf", .levels = "exponential:7", .wire = "packed:4", .bucket = 64},
         gq::named::description{.norm = "fixed:1.5", .levels = "uniform:7", .wire = "packed:4"}}) {
