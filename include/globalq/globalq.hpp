@@ -13,6 +13,7 @@
 #include "operator/centered.hpp"
 #include "operator/clip.hpp"
 #include "operator/error_feedback.hpp"
+#include "operator/few_bits.hpp"
 #include "operator/float32_tail.hpp"
 #include "operator/kernels.hpp"
 #include "operator/operators.hpp"

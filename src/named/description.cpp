@@ -8,6 +8,7 @@
 #include <globalq/named/text.hpp>
 
 #include <globalq/operator/float32_tail.hpp>
+#include <globalq/operator/rotated.hpp>
 
 #include <algorithm>
 #include <span>
@@ -226,6 +227,7 @@ gq::any_quantizer make_floats(description const& words) {
   alone("wire", words.wire, words.wire == usual.wire);
   alone("reduce", words.reduce, words.reduce == usual.reduce);
   alone("tail", words.tail, words.tail == usual.tail);
+  alone("rotation", words.rotation, words.rotation == usual.rotation);
   if (none) return gq::uncompressed{};
   using gq::rounding::nearest;
   if (words.levels == "bfloat16")
@@ -261,6 +263,12 @@ levels_choice read_levels(description const& words) {
   refuse("levels", words.levels, "is not a known kind of levels", levels_allowed);
 }
 
+/// Rotates buckets before the operator.
+gq::any_quantizer rotate(gq::any_quantizer const& op, description const& words) {
+  if (words.rotation == "shared") return gq::rotated{op, words.bucket};
+  refuse("rotation", words.rotation, "is not a known rotation", "use none or shared");
+}
+
 /// The operator for all quantized values.
 gq::any_quantizer make_whole(description const& words) {
   gq::norm::any const norm = read_norm(words);
@@ -289,7 +297,8 @@ bool are_floats(std::string_view levels) {
 
 gq::any_quantizer make(description const& words) {
   if (are_floats(words.levels)) return make_floats(words);
-  gq::any_quantizer const whole = make_whole(words);
+  gq::any_quantizer const whole =
+      words.rotation == "none" ? make_whole(words) : rotate(make_whole(words), words);
   if (words.tail == "own") return whole;
   if (words.tail != "float32") refuse("tail", words.tail, "is not a known tail", "use own or float32");
   if (words.bucket == 0)

@@ -9,11 +9,13 @@
 
 #include <globalq/operator/centered.hpp>
 #include <globalq/operator/error_feedback.hpp>
+#include <globalq/operator/few_bits.hpp>
 #include <globalq/operator/float32_tail.hpp>
 #include <globalq/operator/operators.hpp>
 #include <globalq/operator/second_half.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <iterator>
 #include <stdexcept>
@@ -492,6 +494,36 @@ named_operator make_amq(arguments const& with) {
           learns(with, learning::way::multiplier, given)};
 }
 
+constexpr parameter few_bits{"bits", "2", "1 to 4", bits_meaning};
+constexpr parameter rotated_block_parameter{
+    "block", "1024", "a power of two from 2 to 2^20",
+    "number of consecutive values that are rotated together and share a scale"};
+std::uint64_t rotated_block_in(arguments const& with) {
+  std::uint64_t const block = with.number("block", 2, 1U << 20);
+  if (!std::has_single_bit(block)) with.refuse_value("block");
+  return block;
+}
+
+/// The words of levels without zero.
+std::string words_of(globalq::levels::symmetric const& levels) {
+  std::string text = "symmetric:";
+  for (std::uint32_t k = 1; k <= levels.size(); ++k) {
+    char digits[40];  // the shortest text that reads back as the same float32
+    text.append(k == 1 ? "" : ",")
+        .append(digits, std::to_chars(digits, digits + sizeof digits, levels.value(k)).ptr);
+  }
+  return text;
+}
+
+constexpr parameter rotated_optimal_parameters[] = {few_bits, rotated_block_parameter};
+constexpr std::string_view rotated_optimal_examples[] = {"rotated-optimal:2", "rotated-optimal:4"};
+named_operator make_rotated_optimal(arguments const& with) {
+  std::uint64_t const bits = with.number("bits", 1, 4);
+  return {{"local:inf", words_of(globalq::operators::detail::levels_of_rotated(static_cast<int>(bits))),
+           "correlated", "packed:" + std::to_string(bits), "auto", rotated_block_in(with), "own", "shared"},
+          "allgather"};
+}
+
 // Values of a small floating-point format under a shared power of two; the first format is the default.
 constexpr parameter block_parameter{"block", "32", "1 to 2^48",
                                     "number of consecutive values that share a scale"};
@@ -647,6 +679,12 @@ constexpr entry registry[] = {
      "it",
      "Faghri et al. 2020 (ALQ, AMQ)", "(r-1)^2 / 4r + c^2 D l_1^2, where r = 1/p", "", amq_parameters,
      amq_examples, make_amq},
+    {"rotated-optimal",
+     "Rotates blocks at random, so that their values are nearly normal whatever the vector, and rounds them "
+     "to the best "
+     "levels for that, without zero and up to the largest value. Rounding errors of workers partly cancel",
+     "Faghri et al. 2020 (ALQ, AMQ); Suresh et al. 2022 (correlated rounding)", "(r-1)^2 / 4r + D l_1^2", "",
+     rotated_optimal_parameters, rotated_optimal_examples, make_rotated_optimal},
     {"mxfp4",
      "Rounds values to FP4 (E2M1). Each block of 32 values shares a scale, a power of two that is rounded up "
      "so "
