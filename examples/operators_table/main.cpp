@@ -190,7 +190,10 @@ std::string row(std::string_view example) {
   std::string norm = op.words.norm;
   if (op.centered) norm = "min-max";
   if (op.words.bucket != 0) norm += ", buckets of " + std::to_string(op.words.bucket);
-  if (op.words.rotation != "none") norm += ", rotated";
+  if (op.words.rotation != "none")
+    norm += op.words.rotation == "shared" ? ", rotated"
+            : op.words.rotation == "own"  ? ", rotated by each worker"
+                                          : ", rotated by all and each";
   if (op.words.tail != "own") norm += ", tail " + op.words.tail;
   std::string wire = floats ? gq::name_of(quantizer.facts().floats.type) : op.words.wire;
   if (!op.wire_of_sums.empty()) wire += ", means " + op.wire_of_sums;

@@ -7,6 +7,7 @@
 
 #include <globalq/named/text.hpp>
 
+#include <globalq/operator/eden.hpp>
 #include <globalq/operator/float32_tail.hpp>
 #include <globalq/operator/rotated.hpp>
 
@@ -266,7 +267,9 @@ levels_choice read_levels(description const& words) {
 /// Rotates buckets before the operator.
 gq::any_quantizer rotate(gq::any_quantizer const& op, description const& words) {
   if (words.rotation == "shared") return gq::rotated{op, words.bucket};
-  refuse("rotation", words.rotation, "is not a known rotation", "use none or shared");
+  if (words.rotation == "own") return gq::eden{op};
+  if (words.rotation == "both") return gq::rotated{gq::eden{op}, words.bucket};
+  refuse("rotation", words.rotation, "is not a known rotation", "use none, shared, own or both");
 }
 
 /// The operator for all quantized values.

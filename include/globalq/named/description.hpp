@@ -27,7 +27,9 @@ struct description {
   std::string reduce = "auto";  ///< auto, sum, exponential or requantize
   std::uint64_t bucket = 0;     ///< values that share a scale; 0: the whole vector
   std::string tail = "own";     ///< for a short last bucket: own (a scale like the others) or float32
-  std::string rotation = "none";  ///< none, or shared: buckets are rotated first (globalq::rotated)
+  /// none; shared: buckets are rotated first (globalq::rotated); own: each worker rotates its own (globalq::eden, of its
+  /// quantizer only); both: shared, then own.
+  std::string rotation = "none";
 };
 
 /// @brief The largest bucket; no vector is longer.

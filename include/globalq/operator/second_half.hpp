@@ -55,7 +55,7 @@ class second_half : public detail::wrapped_operator {
       throw configuration_error("globalq: second_half: " + own.name + ", sums by " + sums.name + ": " + why);
     };
     for (auto const* f : {&own, &sums}) {
-      if (!f->chain.empty() || f->plain_tail || f->of_sums != nullptr)
+      if (!f->chain.empty() || f->plain_tail || f->of_sums != nullptr || f->own_rotation)
         refuse("an operator has stages or a tail; put them around it, as in rotated{second_half{..}, 1024}");
       if (!f->has_codes() || f->most_bytes != nullptr)
         refuse("an operator sends floats or frames whose length varies; use wire packed or int8");

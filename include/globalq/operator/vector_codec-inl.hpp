@@ -152,7 +152,7 @@ GLOBALQ_DECL std::uint32_t vector_codec::checksum_of(std::span<std::byte const> 
   std::uint64_t start = codec_->traits();
   for (auto const& map : facts_.chain) start = detail::hash(detail::hash(start, map->name()), map->grain());
   if (decoding_draws()) start = detail::hash(detail::hash(start, key.seed), key.step);
-  if (facts_.shifts) start = detail::hash(start, worker);
+  if (draws_of_worker()) start = detail::hash(start, worker);
   return wire::checksum(body, static_cast<std::uint32_t>(start >> 32));
 }
 

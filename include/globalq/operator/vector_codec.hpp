@@ -129,7 +129,9 @@ class vector_codec {
                             std::span<std::byte> frame);
 
   /// Whether decoding uses random bits of the key.
-  bool decoding_draws() const { return facts_.shifts || !facts_.chain.empty(); }
+  bool decoding_draws() const { return draws_of_worker() || !facts_.chain.empty(); }
+  /// Whether these differ between workers.
+  bool draws_of_worker() const { return facts_.shifts || facts_.own_rotation; }
   /// Applies the stages to a vector, in memory of this object.
   const_vector mapped(const_vector x, std::uint64_t length, encoding_key key);
   /// Adds decoded values to @p y.

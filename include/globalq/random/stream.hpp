@@ -33,7 +33,9 @@ enum class purpose : std::uint32_t {
   rotate = 6,            ///< signs of a randomized transform (rotated, baseline::thc)
   start = 7,  ///< initial value of an iteration (baseline::power_sgd), and ties of votes (sign_sgd)
   share =
-      8  ///< what workers share of their roundings (correlated): shared_words; the key contains the cohort
+      8,  ///< what workers share of their roundings (correlated): shared_words; the key contains the cohort
+  turn = 9,             ///< signs of a worker's rotation of its own values (eden)
+  turn_requantize = 10  ///< the same of a partial sum
 };
 
 /// Largest step, worker and vector length that the counter distinguishes.

@@ -2,6 +2,7 @@
 /// @file
 /// @brief Expected errors of quantizers against the errors of many encodings.
 
+#include <globalq/operator/few_bits.hpp>
 #include <globalq/operator/rotated.hpp>
 #include <globalq/operator/vector_codec.hpp>
 #include <globalq/train/adapt/quantizer_errors.hpp>
@@ -144,6 +145,10 @@ TEST(QuantizerError, tells_where_a_rotation_pays) {
   EXPECT_GT(on_sparse[1].error, on_sparse[0].error);
   measured const expected = encode(turned, heavy, 100);
   EXPECT_NEAR(on_heavy[1].error, expected.mean, 0.15 * expected.mean);
+  gq::any_quantizer const own = gq::operators::eden<4>();
+  measured const eden = encode(own, heavy, 20);
+  EXPECT_NEAR(ad::quantizers({own})(model[0], heavy)[0].error, eden.mean, 0.15 * eden.mean);
+  EXPECT_LT(eden.mean, expected.mean / 2);
 }
 
 TEST(Quantizers, give_a_candidate_for_each_operator_with_the_bytes_of_its_frame) {

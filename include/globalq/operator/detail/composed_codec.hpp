@@ -109,7 +109,7 @@ class composed_codec final : public composition {
     for (source const& s : sources) {
       std::size_t const bytes = frame_bytes(part, s.terms);
       wire::check_header(s, policies_.identifier, part.count, bytes, traits());
-      if (format_.local) check_scales(part, s, s.frame.data() + wire::header_bytes);
+      if (format_.local) format_.check_scales(part, s, call_.x.type);
       views_.push_back(view_of(part, s));
     }
     operands o = start_;
@@ -118,26 +118,6 @@ class composed_codec final : public composition {
     o.faults = &faults_;
     o.settle();
     return o;
-  }
-
-  /// Checks that received scales are finite and not negative.
-  void check_scales(segment part, source const& s, std::byte const* scales) const {
-    scale_format const form = format_.q.format(call_.x.type);
-    if (form.in_a_byte()) {
-      for (std::uint64_t b = 0; b < format_.scales(part); ++b)
-        if (std::to_integer<std::uint8_t>(scales[vector_scale_bytes(form) + b]) > largest_scale_byte(form))
-          fail<frame_error>({"globalq: decode: bad frame from worker ", s.worker, ": scale ", b,
-                             " is not a number; the bytes were damaged"});
-      return;
-    }
-    if (call_.x.type != dtype::float64) return;  // every word is a scale
-    for (std::uint64_t b = 0; b < format_.scales(part); ++b) {
-      double u = 0;
-      std::memcpy(&u, scales + 8 * b, 8);
-      if (bits_of(u) >= double_infinity)
-        fail<frame_error>({"globalq: decode: bad frame from worker ", s.worker, ": scale ", b,
-                           " is negative or not finite; the bytes were damaged"});
-    }
   }
 
   /// Clears the scales, and writes the scale of the vector if there are two levels.

@@ -58,6 +58,24 @@ struct codes_format {
     return bits == 8 ? payload::kind::int8 : bits == 16 ? payload::kind::int16 : payload::kind::int32;
   }
   std::uint64_t first_bucket(segment part) const { return bucket == 0 ? 0 : part.first / bucket; }
+
+  /// Checks that received scales are finite and not negative.
+  /// @throws frame_error
+  void check_scales(segment part, source const& s, dtype type) const {
+    std::byte const* const at = s.frame.data() + wire::header_bytes;
+    if (scale_format const form = q.format(type); form.in_a_byte()) {
+      for (std::uint64_t b = 0; b < scales(part); ++b)
+        if (std::to_integer<std::uint8_t>(at[vector_scale_bytes(form) + b]) > largest_scale_byte(form))
+          fail<frame_error>({"globalq: decode: bad frame from worker ", s.worker, ": scale ", b,
+                             " is not a number; the bytes were damaged"});
+      return;
+    }
+    if (type != dtype::float64) return;  // every word is a scale
+    for (std::uint64_t b = 0; b < scales(part); ++b)
+      if (bits_of(load_from<double>(at + 8 * b)) >= double_infinity)
+        fail<frame_error>({"globalq: decode: bad frame from worker ", s.worker, ": scale ", b,
+                           " is negative or not finite; the bytes were damaged"});
+  }
 };
 
 /// The format of frames whose codes vary in length: a header with the length, scales, at most code_bytes() bytes of codes.

@@ -105,6 +105,8 @@ struct operator_facts {
   stages chain;                 ///< maps before encoding, the first one first
   /// Encodes the sums that scatter-reduce-allgather sends; null: the operator itself does.
   std::shared_ptr<operator_of_sums const> of_sums;
+  bool own_rotation =
+      false;  ///< each frame has a rotation of its own, that of the worker that encodes it (eden)
   bool evenly_spaced = false;
   bool binary = false;  ///< base-2 exponential levels
   bool zero_free = false;

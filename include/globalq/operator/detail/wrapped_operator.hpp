@@ -54,6 +54,11 @@ class wrapped_operator : public any_quantizer {
           "globalq: " + f.name +
           ": another operator for sums is supported only in host memory; on a stream remove "
           "second_half, or average in host memory");
+    if (f.chain.empty())
+      throw configuration_error(
+          "globalq: " + f.name +
+          ": rotations of single workers are supported only in host memory; on a stream use "
+          "operators::rotated_optimal with its own type, or average in host memory");
     throw configuration_error(
         "globalq: " + f.name + ": " + f.chain.front()->name() +
         " is not supported on this stream; use a stream of Kokkos::Cuda if the stage "

@@ -42,7 +42,7 @@ GLOBALQ_LOOP double fractions(float const* x, std::size_t n, double gain, double
 ///
 /// Stochastic rounding between levels a and c of a bucket with scale u adds u^2 (c - y)(y - a) with y = |x| / u; a
 /// shift that is shifted back adds u^2 d^2 / 12 with d the distance of levels; rounding to nearest adds the squared
-/// distance. Of an operator with stages, such as rotated, it is the mean error of some encodings, as many as have 32,768 values
+/// distance. Of an operator with stages, such as rotated, and of eden it is the mean error of some encodings, as many as have 32,768 values
 /// together but at most 16. Their random bits are always the same.
 /// @complexity   one pass, and one for the norms; with stages, those of encoding and decoding
 /// @source       docs/theory.md; checked against encodings in tests/adapt
@@ -55,7 +55,7 @@ class quantizer_error {
   explicit quantizer_error(Operator const& op, Space const& space = Space())
       : on_(space), facts_(globalq::detail::single_worker_facts(op)) {
     size_ = globalq::detail::resolve_single_worker(facts_).size;
-    if (!facts_.chain.empty()) {
+    if (!facts_.chain.empty() || facts_.own_rotation) {
       once_ = std::make_shared<encoding>(vector_codec(op, space, frame_checksum::none));
       return;
     }
