@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#if GLOBALQ_AVX2
+#if GLOBALQ_AVX2 || GLOBALQ_AVX512
 #include <immintrin.h>
 #endif
 
@@ -55,7 +55,7 @@ GLOBALQ_LOOP void butterflies_of_16(float* x, std::uint64_t count) {
 }
 #endif
 
-#if GLOBALQ_AVX2
+#if GLOBALQ_AVX2 || GLOBALQ_AVX512
 /// Hides a sum from compilers, which may not add in another order then (-ffast-math).
 GLOBALQ_ALWAYS_INLINE __m256 as_is(__m256 v) {
   __asm__("" : "+x"(v));
@@ -116,7 +116,7 @@ GLOBALQ_LOOP void two_butterflies(float* x, std::uint64_t count, std::uint64_t r
 template <class T>
 void hadamard(T* x, std::uint64_t count) {
   std::uint64_t reach = 1;
-#if GLOBALQ_AVX2
+#if GLOBALQ_AVX2 || GLOBALQ_AVX512
   if constexpr (sizeof(T) == sizeof(float)) {
 #if GLOBALQ_AVX512
     if (count >= 16) {
