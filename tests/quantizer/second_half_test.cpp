@@ -7,6 +7,7 @@
 
 #include <globalq/named/operators.hpp>
 #include <globalq/operator/centered.hpp>
+#include <globalq/operator/few_bits.hpp>
 #include <globalq/operator/float32_tail.hpp>
 #include <globalq/operator/operators.hpp>
 #include <globalq/operator/rotated.hpp>
@@ -155,6 +156,7 @@ TEST(SecondHalfRules, works_inside_stages_and_with_a_tail_for_all_kinds_of_norms
       gq::second_half{gq::operators::cgx<8>(), gq::operators::qsgd<8>(0)},
       gq::second_half{gq::operators::cgx<8>(), gq::operators::nuqsgd<8>(5000)},
       gq::second_half{gq::operators::cgx<8>(), gq::operators::mxfp8()},
+      gq::second_half{gq::operators::cgx<8>(), gq::operators::nvfp4()},
       gq::second_half{gq::operators::global_uniform<8>(), gq::operators::qsdp<8>()},
       gq::named::operator_of(gq::named::read_operator("cgx:8,second=8,tail=float32"))};
   for (int n : {1, 2, 3, 7})
@@ -206,6 +208,7 @@ TEST(SecondHalfRules, what_sends_no_such_sums_is_refused_with_a_remedy) {
   refused(gq::rotated{two_bits, 64}, four_bits, "around it");
   refused(two_bits, gq::any_quantizer(gq::float32_tail{four_bits}), "around it");
   refused(op, four_bits, "around it");
+  refused(two_bits, gq::any_quantizer(gq::operators::eden<4>()), "around it");
   refused(two_bits, gq::operators::global_uniform<8>(), "norm::local");
   refused(two_bits, gq::uncompressed{}, "wire packed");
   refused(gq::operators::qsgd<4, 2>(512, 7, gq::wire::elias<>{}), four_bits, "wire packed");

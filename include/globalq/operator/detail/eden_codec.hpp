@@ -263,7 +263,9 @@ class eden_codec final : public operator_codec {
     each_block(part, [&](std::uint64_t, segment block) {
       turn_back(signs, part.first, block, q);
       if (!add) return static_cast<void>(std::copy_n(q + block.first, block.count, y + block.first));
-      each_piece(block, [&](std::uint64_t first, int count) { leaf_.add(y + first, {q, dtype::float32}, first, count, y + first); });
+      each_piece(block, [&](std::uint64_t first, int count) {
+        leaf_.add(y + first, {q, dtype::float32}, first, count, y + first);
+      });
     });
   }
 

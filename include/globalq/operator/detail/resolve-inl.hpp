@@ -15,16 +15,16 @@ GLOBALQ_DECL std::uint64_t fingerprint(schedule_facts const& s) {
 }
 
 GLOBALQ_DECL std::uint64_t fingerprint(operator_facts const& op, resolution const& r) {
-  auto const& [name, before, content, floats, grain, plain_tail, chain, of_sums, own_rotation, evenly_spaced, binary,
-               zero_free, size, limit, q, p, bucket, local, fixed_scale, user_norm, unbiased, told_worker,
-               gain, variance_factor, shifts, integer_wire, largest_code, wire_bits, wire_bytes, most_bytes,
-               wire, reduce, largest_sum, codes_end, policies, levels, magnitudes] = op;
+  auto const& [name, before, content, floats, grain, plain_tail, chain, of_sums, own_rotation, evenly_spaced,
+               binary, zero_free, size, limit, q, p, bucket, local, fixed_scale, user_norm, unbiased,
+               told_worker, gain, variance_factor, shifts, integer_wire, largest_code, wire_bits, wire_bytes,
+               most_bytes, wire, reduce, largest_sum, codes_end, policies, levels, magnitudes] = op;
   auto const& [order, quantum, byte] = q;
   auto const& [how, resolved_size, headroom, size_of_sums, refusal] = r;
   std::uint64_t const h =
-      hash_fields(0, name, before, content, grain, plain_tail, own_rotation, evenly_spaced, binary, zero_free, size, limit,
-                  order, quantum, byte, p, bucket, local, fixed_scale, unbiased, shifts, integer_wire,
-                  largest_code, wire_bits, most_bytes, wire, reduce, policies);
+      hash_fields(0, name, before, content, grain, plain_tail, own_rotation, evenly_spaced, binary, zero_free,
+                  size, limit, order, quantum, byte, p, bucket, local, fixed_scale, unbiased, shifts,
+                  integer_wire, largest_code, wire_bits, most_bytes, wire, reduce, policies);
   std::uint64_t maps = h;
   for (auto const& map : chain) maps = hash_fields(maps, map->name(), map->grain());
   if (of_sums != nullptr)

@@ -66,6 +66,7 @@ class sums_codec final : public operator_codec {
     c.encoder = 0;
     c.encoders = 1;
     c.bucket_scales = scales_;
+    c.vector_scale = vector_scale_;
     sums_->begin(c);
   }
 
@@ -116,6 +117,9 @@ class sums_codec final : public operator_codec {
     norm::bucket_statistics(on_, part.count, bucket_, q_, norm::input_block{here, q_}, statistics_, parts_);
     for (std::uint64_t b = 0; b < buckets; ++b)
       scales_[first + b] = norm::local_scale(statistics_[b], q_, here.type, call_.wide);
+    if (scale_format const form = q_.format(here.type); form.two_level())
+      vector_scale_ = norm::settle_two_levels(std::span(scales_).subspan(first, buckets), form);
+    begin_sums(at(here, -part.first));
     sums_->combine(part, true, {}, out);
   }
 
@@ -127,6 +131,7 @@ class sums_codec final : public operator_codec {
   kernel::host_executor on_;
   byte_buffer sum_, mean_;
   std::vector<double> scales_;  ///< of the buckets of means
+  double vector_scale_ = 0;     ///< with two levels of scales
   std::vector<norm::statistic> statistics_, parts_;
 };
 

@@ -72,7 +72,8 @@ inline double growth_of_scale(operator_facts const& op) {
 
 /// The relative variance of one encoding under a local norm.
 inline double local_encoding(operator_facts const& op, bound_terms const& t, std::uint64_t length) {
-  double const d = values_of_bucket(op, length), found = t.encoding(d, excess(op.q, d) * growth_of_scale(op), 1);
+  double const d = values_of_bucket(op, length),
+               found = t.encoding(d, excess(op.q, d) * growth_of_scale(op), 1);
   if (op.q.byte != scale_byte::e4m3) return found;
   // with two levels, no scale is below a fraction of the vector's largest value; doubled: scales of sums are rounded up
   double const quantum = static_cast<double>(op.q.quantum),
@@ -82,8 +83,8 @@ inline double local_encoding(operator_facts const& op, bound_terms const& t, std
 
 /// The variance of encoding the sum of n workers by the operator of sums, whose norms are local.
 /// @param before  variance of the sum
-inline double encoding_of_sums(operator_facts const& sums, std::uint32_t size, int workers, std::uint64_t length,
-                               double before) {
+inline double encoding_of_sums(operator_facts const& sums, std::uint32_t size, int workers,
+                               std::uint64_t length, double before) {
   return local_encoding(sums, terms_of(sums, size, sums.shifts, workers), length) * (workers + before);
 }
 
