@@ -304,9 +304,9 @@ struct segment_operands : segment_call {
  private:
   /// A worker's word for a bucket, in its part of the range.
   GLOBALQ_FUNCTION std::uint32_t in_part(std::uint32_t drawn, std::uint64_t b, int worker,
-                                         std::uint32_t workers) const {
-    rounding::correlated const who =
-        rounding::correlated().for_worker(static_cast<std::uint32_t>(worker), workers);
+                                         std::uint32_t sharers) const {
+    globalq::rounding::correlated const who =
+        globalq::rounding::correlated().for_worker(static_cast<std::uint32_t>(worker), sharers);
     random::shared_words const common(stream(static_cast<int>(who.cohort()), random::purpose::share), b);
     return who.in_tile(common.data()).compared(drawn, 0);
   }
