@@ -26,20 +26,19 @@ enum class scale_byte : std::uint8_t {
 /// The encoding of scales in frames.
 struct scale_format {
   dtype type = dtype::float32;  ///< of the vector
-  float quantum = 0;            ///< of scales in a byte; float64 has none
-  scale_byte byte = scale_byte::none;
+  float quantum =
+      0;  ///< of scales in a byte, negative with two levels: no more members, as kernels have few registers
 
   GLOBALQ_FUNCTION constexpr scale_format(dtype of) : type(of) {}
   GLOBALQ_FUNCTION constexpr scale_format(dtype of, float step, scale_byte number = scale_byte::exponent)
       : type(of) {
-    if (of == dtype::float64 || number == scale_byte::none) return;
-    quantum = step;
-    byte = number;
+    if (of != dtype::float64 && number != scale_byte::none)
+      quantum = number == scale_byte::e4m3 ? -step : step;  // float64 vectors send doubles
   }
 
-  GLOBALQ_FUNCTION constexpr bool in_a_byte() const { return byte != scale_byte::none; }
-  GLOBALQ_FUNCTION constexpr bool in_a_word() const { return !in_a_byte() && type != dtype::float64; }
-  GLOBALQ_FUNCTION constexpr bool two_level() const { return byte == scale_byte::e4m3; }
+  GLOBALQ_FUNCTION constexpr bool in_a_byte() const { return quantum != 0; }
+  GLOBALQ_FUNCTION constexpr bool in_a_word() const { return quantum == 0 && type != dtype::float64; }
+  GLOBALQ_FUNCTION constexpr bool two_level() const { return quantum < 0; }
 };
 
 /// Bytes of a scale on the wire.
@@ -102,8 +101,9 @@ GLOBALQ_FUNCTION void store_to(std::byte* at, T value) {
 
 /// The number of an E4M3 byte that is a scale, exact.
 GLOBALQ_FUNCTION double number_of_e4m3(std::uint8_t byte) {
-  int const exponent = byte >> 3, mantissa = byte & 7;
-  return exponent == 0 ? mantissa * power_of_two(-9) : (8 + mantissa) * power_of_two(exponent - 10);
+  std::uint64_t const exponent = byte >> 3, mantissa = byte & 7;
+  if (exponent == 0) return static_cast<double>(mantissa) * 0x1p-9;
+  return double_of(((exponent + 1016) << 52) | (mantissa << 49));
 }
 
 /// The smallest E4M3 byte whose number times @p unit is at least @p scale; at most the largest, 126.
@@ -126,27 +126,27 @@ GLOBALQ_FUNCTION std::uint8_t e4m3_above(double scale, double unit) {
 /// The scale of a vector with two levels of scales: the E4M3 numbers reach its largest magnitude.
 GLOBALQ_FUNCTION double vector_scale_of(double largest, scale_format f) {
   return scale_of_word(
-      scale_word(largest * power_of_two(-exponent_of(448.0 * static_cast<double>(f.quantum)))));
+      scale_word(largest * power_of_two(-exponent_of(-448.0 * static_cast<double>(f.quantum)))));
 }
 
 /// The scale of a block in such a vector: @p largest rounded up.
 GLOBALQ_FUNCTION double block_scale_of(double largest, double vector_scale, scale_format f) {
-  double const unit = static_cast<double>(f.quantum) * vector_scale;
+  double const unit = -static_cast<double>(f.quantum) * vector_scale;
   return number_of_e4m3(e4m3_above(largest, unit)) * unit;
 }
 
 /// Scale i of a frame.
 /// @param terms  workers that the frame sums
 GLOBALQ_FUNCTION double read_scale(std::byte const* scales, std::uint64_t i, scale_format f, int terms = 1) {
-  if (f.two_level())
-    return number_of_e4m3(static_cast<std::uint8_t>(scales[vector_scale_bytes(f) + i])) *
-           (static_cast<double>(f.quantum) * scale_of_word(load_from<std::uint32_t>(scales)));
-  if (f.in_a_byte()) {
+  if (f.in_a_byte() && !f.two_level()) {
     int const k = static_cast<int>(static_cast<std::uint8_t>(scales[i])) - scale_byte_bias;
     return static_cast<double>(f.quantum) * power_of_two(k + log2_ceil(static_cast<std::uint64_t>(terms)));
   }
   if (f.type == dtype::float64) return load_from<double>(scales + 8 * i);
-  return scale_of_word(load_from<std::uint32_t>(scales + 4 * i));
+  double const scale = scale_of_word(load_from<std::uint32_t>(scales + (f.two_level() ? 0 : 4 * i)));
+  if (!f.two_level()) return scale;
+  return scale * (-static_cast<double>(f.quantum) *
+                  number_of_e4m3(static_cast<std::uint8_t>(scales[vector_scale_bytes(f) + i])));
 }
 
 /// The exponent k of the smallest quantum * 2^k that is at least @p scale and fits into a byte.
@@ -164,7 +164,7 @@ GLOBALQ_FUNCTION int scale_exponent(double scale, float quantum) {
 GLOBALQ_FUNCTION void write_scale(std::byte* scales, std::uint64_t i, scale_format f, double scale,
                                   int terms = 1) {
   if (f.two_level()) {
-    double const unit = static_cast<double>(f.quantum) * scale_of_word(load_from<std::uint32_t>(scales));
+    double const unit = -static_cast<double>(f.quantum) * scale_of_word(load_from<std::uint32_t>(scales));
     scales[vector_scale_bytes(f) + i] = static_cast<std::byte>(e4m3_above(scale, unit));
   } else if (f.in_a_byte()) {
     int const k =

@@ -99,7 +99,7 @@ GLOBALQ_FUNCTION std::uint32_t vector_scale_word(double own, source_list const& 
   double sum = own;
   for (int k = 0; k < frames.count; ++k)
     sum = rounded(sum + scale_of_word(load_from<std::uint32_t>(frames[k].scales)));
-  return scale_word(frames.count == 0 ? sum : rounded(sum * (1 + frames.count * 0x1p-20)));
+  return scale_word(frames.count == 0 ? sum : rounded(sum * ((0x100000 + frames.count) * 0x1p-20)));
 }
 
 /// The factor from sums to the mean: scale * 2^wide / levels.

@@ -103,8 +103,8 @@ class composition : public operator_codec {
 
   wire::frame_traits traits() const override {
     scale_format const form = format_.q.format(call_.x.type);
-    std::uint64_t const of_form = std::uint64_t{bits_of(form.quantum)} + (form.two_level() ? 1 : 0);
-    return wire::traits_of(format_.local ? &form : nullptr, hash(policies_.hash, of_form));
+    return wire::traits_of(format_.local ? &form : nullptr,
+                           hash(policies_.hash, std::uint64_t{bits_of(form.quantum)}));
   }
 
   payload numbers(segment part, std::span<std::byte> frame) const override {
