@@ -54,11 +54,11 @@ gq::norm::power_of_two<gq::norm::l2> const refused;
 // A shared exponent belongs to the format of the values.
 [[maybe_unused]] gq::quantizer const mx{gq::norm::shared_exponent<gq::levels::e2m1>{}, gq::levels::e2m1{},
                                         gq::rounding::stochastic{}, gq::wire::packed<4>{}};
-#ifdef CASE_TWO_LEVEL_OF_ANOTHER_FORMAT  // expect-error: so does norm::two_level, but these levels are not that format
+#ifdef CASE_TWO_LEVEL_OF_ANOTHER_FORMAT  // expect-error: globalq: norm::shared_exponent and norm::two_level scale to the largest value
 gq::quantizer const refused{gq::norm::two_level<gq::levels::e2m1>{}, gq::levels::e4m3{},
                             gq::rounding::stochastic{}, gq::wire::packed<8>{}};
 #endif
-#ifdef CASE_SHARED_EXPONENT_OF_ANOTHER_FORMAT  // expect-error: globalq: norm::shared_exponent scales to the largest value
+#ifdef CASE_SHARED_EXPONENT_OF_ANOTHER_FORMAT  // expect-error: globalq: norm::shared_exponent and norm::two_level scale to the largest value
 gq::quantizer const refused{gq::norm::shared_exponent<gq::levels::e2m1>{}, gq::levels::e4m3{},
                             gq::rounding::stochastic{}, gq::wire::packed<8>{}};
 #endif

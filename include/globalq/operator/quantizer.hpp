@@ -116,12 +116,11 @@ struct quantizer {
                 "globalq: codes scaled by different norms cannot be added; use a global norm, or "
                 "reduce::requantize; see "
                 "docs/composing.md");
-  static_assert(detail::has_quantum_of<Norm, Levels>,
-                "globalq: norm::shared_exponent scales to the largest value of a format, and so does "
-                "norm::two_level, but "
-                "these levels are not that format; use norm::shared_exponent<levels::e2m1> with "
-                "levels::e2m1, and so on; "
-                "see docs/composing.md");
+  static_assert(
+      detail::has_quantum_of<Norm, Levels>,
+      "globalq: norm::shared_exponent and norm::two_level scale to the largest value of a format, but "
+      "these levels are not that format; use norm::shared_exponent<levels::e2m1> with levels::e2m1, "
+      "and so on; see docs/composing.md");
   static_assert(!wire::BlockCode<Wire> || !detail::adds_codes<Reduce>,
                 "globalq: codes in frames of different lengths cannot be added; use reduce::requantize or "
                 "reduce::automatic, or wire::int8 or wire::packed; see docs/composing.md");
