@@ -101,11 +101,11 @@ std::unique_ptr<globalq_chooser> make_chooser(globalq_workers& w, globalq_choose
     gq::named::named_operator const asked = gq::named::read_operator(name);
     gq::any_quantizer const op = gq::named::operator_of(asked);
     if (!asked.only_quantizes() || asked.centered || asked.feedback > 0 || !asked.wire_of_sums.empty() ||
-        !op.facts().rounds() || !op.facts().local)
+        op.facts().told_worker || !op.facts().rounds() || !op.facts().local)
       refuse(creating,
              "the error of operator \"" + name +
                  "\" cannot be measured by one worker: it clips, centers, learns levels, keeps residuals, "
-                 "encodes sums otherwise, shares norms or has no levels",
+                 "encodes sums otherwise, correlates roundings, shares norms or has no levels",
              "give candidates such as cgx, qsgd, nuqsgd and mxfp8");
     operators.push_back(op);
     settings = gq::detail::hash(settings, name);

@@ -12,6 +12,7 @@
 #include <globalq/named/operators.hpp>
 #include <globalq/operator/centered.hpp>
 #include <globalq/operator/error_feedback.hpp>
+#include <globalq/operator/few_bits.hpp>
 #include <globalq/operator/float32_tail.hpp>
 #include <globalq/operator/rotated.hpp>
 #include <globalq/operator/second_half.hpp>
@@ -465,6 +466,20 @@ TEST(ErrorFeedbackRules, what_makes_no_sense_is_refused_with_a_remedy) {
   refused(gq::error_feedback{of_words("local:inf", "symmetric:1", "packed:1", 128)}, "allgather",
           "more levels");
   refused(gq::error_feedback{of_words("linf", "uniform", "packed:2", 0)}, "sra", "more levels");
+  // the halves of second_half each have their own rounding
+  auto const with_sums = [](char const* own, char const* sums) {
+    return gq::plan_for(
+        gq::error_feedback{gq::second_half{of_words("local:inf", "uniform", "packed:2", 128, own),
+                                           of_words("local:inf", "uniform", "packed:2", 128, sums)}},
+        gq::schedule::sra{}, 4, 1000);
+  };
+  EXPECT_TRUE(with_sums("nearest", "nearest").fits);
+  for (auto const& [own, sums] : {std::pair{"stochastic", "nearest"}, std::pair{"nearest", "stochastic"}})
+    EXPECT_NE(with_sums(own, sums).refusal.find("use rounding::nearest"), std::string::npos) << own;
+  // a scale that is rounded up may be twice the norm
+  refused(gq::error_feedback{of_words("power-of-two:local:inf", "uniform:1", "int8", 128)}, "allgather",
+          "more levels");
+  refused(gq::error_feedback{gq::operators::eden<2>()}, "allgather", "remove error_feedback");
   gq::error_feedback const three_bits{
       of_words("linf", "uniform", "packed:3", 0)};  // s = 3: less than 6 workers
   for (int n : {5, 6}) EXPECT_EQ(gq::plan_for(three_bits, gq::schedule::sra{}, n, 1000).fits, n < 6) << n;

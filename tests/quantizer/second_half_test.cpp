@@ -133,6 +133,35 @@ TEST(SecondHalfRules, is_unbiased_with_the_variance_of_both) {
   for (std::size_t i = 0; i < d; ++i) ASSERT_NEAR(error[i], 0, 5 * std::sqrt((most + second) / steps)) << i;
 }
 
+/// Shifts of buckets are counted by buckets, of which the halves have different ones: words of means have a key of their own.
+TEST(SecondHalfRules, roundings_of_both_halves_are_independent) {
+  constexpr int steps = 4000;
+  auto const of = [](std::uint64_t bucket) {
+    return gq::quantizer{gq::norm::local<gq::infinity>{bucket}, gq::levels::uniform<>{},
+                         gq::rounding::random_shift<>{}, gq::wire::packed<4>{}};
+  };
+  std::vector<double> a(steps), b(steps);
+  on_threads(2, std::chrono::seconds{60}, [&](auto& workers) {
+    gq::allreduce_mean mean{workers, gq::second_half{of(64), of(32)}, gq::schedule::sra{}, {.seed = 5}};
+    auto const x = normals<float>(2, 512)[static_cast<std::size_t>(workers.rank())];
+    std::vector<float> y(512);
+    for (int t = 0; t < steps; ++t) {
+      mean(x, y, static_cast<std::uint64_t>(t));
+      if (workers.rank() != 0) continue;
+      a[static_cast<std::size_t>(t)] = static_cast<double>(y[130]);  // bucket 4 of means, by owner 0
+      b[static_cast<std::size_t>(t)] = static_cast<double>(y[260]);  // bucket 4 of worker 0's own values
+    }
+  });
+  double mean_a = 0, mean_b = 0, ab = 0, aa = 0, bb = 0;
+  for (std::size_t t = 0; t < steps; ++t) mean_a += a[t] / steps, mean_b += b[t] / steps;
+  for (std::size_t t = 0; t < steps; ++t) {
+    ab += (a[t] - mean_a) * (b[t] - mean_b);
+    aa += (a[t] - mean_a) * (a[t] - mean_a);
+    bb += (b[t] - mean_b) * (b[t] - mean_b);
+  }
+  EXPECT_LT(std::abs(ab / std::sqrt(aa * bb)), 5 / std::sqrt(steps));
+}
+
 /// More bits in the second half have less variance than two bits in both, and the plan says so.
 TEST(SecondHalfRules, plans_know_both_halves) {
   gq::plan const both = gq::plan_for(two_bits, gq::schedule::sra{}, 4, 100'000),
@@ -196,6 +225,12 @@ TEST(SecondHalfRules, what_sends_no_such_sums_is_refused_with_a_remedy) {
            gq::allreduce_mean{workers, op, gq::schedule::any{schedule}};
          }))
       EXPECT_NE(text.find("only schedule sra"), std::string::npos) << text;
+  for (std::string const& text : complaints<gq::configuration_error>(2, [&](auto& workers) {
+         gq::quantizer const adds{gq::norm::linf{}, gq::levels::uniform<>{}, gq::rounding::stochastic{},
+                                  gq::wire::int8{}, gq::reduce::sum{}};
+         gq::allreduce_mean{workers, gq::second_half{adds, four_bits}, gq::schedule::sra{}};
+       }))
+    EXPECT_NE(text.find("use reduce::automatic"), std::string::npos) << text;
   EXPECT_THROW(gq::vector_codec{op}, gq::configuration_error);
   auto const refused = [](auto const& first, auto const& second, std::string const& words) {
     try {

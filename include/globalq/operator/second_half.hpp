@@ -44,6 +44,7 @@ class second_half : public detail::wrapped_operator {
                                                 kernel::host_executor const& on) {
       return detail::make_codec(of_sums, facts, r, on);
     };
+    held->own_unbiased = f.unbiased;
     expect(f, held->facts);
     f.name += ", sums by " + held->facts.name;
     f.unbiased = f.unbiased && held->facts.unbiased;

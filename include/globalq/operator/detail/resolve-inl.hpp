@@ -163,6 +163,8 @@ inline resolution resolve_policies(operator_facts const& op, schedule_facts cons
          "schedule ring, tree, sra or allgather"});
   r.how = choose_method(op, s);
   if (op.of_sums != nullptr) {
+    if (op.reduce != request::automatic && op.reduce != request::requantize)
+      return refuse({"the reduce operator adds codes, and second_half encodes means; use reduce::automatic"});
     if (r.how != method::requantize || !s.one_addition || s.encoders != 0)
       return refuse(
           {"only schedule sra sends sums that another operator can encode; use it, or remove second_half"});
@@ -177,6 +179,8 @@ inline resolution resolve_policies(operator_facts const& op, schedule_facts cons
            "knows to be missing; ",
            (s.most_terms != 0 ? "leave the nodes out" : "use schedule sra or allgather"),
            ", or use levels::uniform, a global norm and an integer wire, whose codes add without rounding"});
+    if (op.own_rotation)
+      return refuse({"the residual may grow without bound under the l2 norm of eden; remove error_feedback"});
     if (op.fixed_scale > 0)
       return refuse({"a value plus its residual may exceed norm::fixed; use a norm that is measured"});
     if (op.user_norm != nullptr || op.q != infinity || (!op.local && op.p != infinity) ||
@@ -345,15 +349,15 @@ inline resolution resolve_policies(operator_facts const& op, schedule_facts cons
   return refuse({"codes reach ", wanted, holds, "; ", remedy});
 }
 
-/// The largest error that rounding makes of a value, relative to the scale; an upper bound if levels are not known.
-inline double largest_error(operator_facts const& op, std::uint32_t size) {
+/// The largest error that rounding makes of a value, relative to the norm; an upper bound if levels are not known.
+inline double largest_error(operator_facts const& op, std::uint32_t size, bool unbiased) {
   double gap = op.evenly_spaced ? 1.0 / size : (op.binary && size > 1 ? 0.5 : 1.0);
   if (!op.evenly_spaced && !op.magnitudes.empty()) {
     gap = op.zero_free ? 2 * op.magnitudes.front() : op.magnitudes.front();
     for (std::size_t k = 1; k < op.magnitudes.size(); ++k)
       gap = std::max(gap, op.magnitudes[k] - op.magnitudes[k - 1]);
   }
-  return op.unbiased ? gap : gap / 2;
+  return (unbiased ? gap : gap / 2) * growth_of_scale(op.q);
 }
 
 GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& s, int workers) {
@@ -361,14 +365,19 @@ GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& 
   if (!r.fits() || feedback_of(op.chain) == nullptr) return r;
   // a residual is at most this times the largest value plus residual of the bucket; of sums under a norm of all workers, their
   // number times that
-  double error = largest_error(op, r.size);
-  if (op.of_sums != nullptr) error = std::max(error, largest_error(op.of_sums->facts, r.size_of_sums));
+  bool stochastic = op.of_sums == nullptr ? op.unbiased : op.of_sums->own_unbiased;
+  double error = largest_error(op, r.size, stochastic);
+  if (op.of_sums != nullptr) {
+    operator_facts const& sums = op.of_sums->facts;
+    error = std::max(error, largest_error(sums, r.size_of_sums, sums.unbiased));
+    stochastic = stochastic || sums.unbiased;
+  }
   int const terms = keeps_scale_of_sums(op, r.how) && op.of_sums == nullptr ? s.vectors(workers) : 1;
   if (error >= 1)
     r.refusal = refusal_text(
         op, s, workers,
         {"rounding may change a value by as much as the largest of its bucket, so residuals grow; use ",
-         (op.unbiased ? "rounding::nearest, or " : ""), "more levels"});
+         (stochastic ? "rounding::nearest, or " : ""), "more levels"});
   else if (error * terms >= 1)
     r.refusal = refusal_text(
         op, s, workers,

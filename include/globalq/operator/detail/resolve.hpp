@@ -160,6 +160,7 @@ struct resolution;
 /// An operator that encodes sums: the codec of a vector that a worker has alone.
 struct operator_of_sums {
   operator_facts facts;
+  bool own_unbiased = true;  ///< whether own values are rounded without bias
   std::function<std::unique_ptr<operator_codec>(resolution const&, kernel::host_executor const&)> make;
 };
 
@@ -180,6 +181,11 @@ inline std::uint64_t grain_of(operator_facts const& op) {
   for (auto const& map : op.chain)
     if (map->grain() != 0) grain = std::lcm(map->grain(), grain);
   return grain;
+}
+
+/// How far a scale may exceed its norm.
+inline double growth_of_scale(norm::order const& q) {
+  return q.rounds_up() ? 2.0 : (q.byte == scale_byte::e4m3 ? 9.0 / 8 : 1.0);
 }
 
 /// The number of buckets of a vector.

@@ -21,6 +21,9 @@ operator_facts single_worker_facts(Operator const& op) {
         "globalq: vector_codec: a float32 tail needs a scale that only a call agrees on; encode whole "
         "buckets "
         "without float32_tail, and send the remaining values as float32");
+  if (facts.of_sums != nullptr)
+    throw configuration_error("globalq: vector_codec: " + facts.name +
+                              ": one vector has no sums; encode it by the first operator of second_half");
   if (feedback_of(facts.chain) != nullptr)
     throw configuration_error(
         "globalq: vector_codec: " + facts.name +

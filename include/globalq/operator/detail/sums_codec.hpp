@@ -3,6 +3,7 @@
 /// @file
 /// @brief operator: the codec of an operator whose sums another operator encodes.
 
+#include "../../core/detail/hash.hpp"
 #include "../../kernel/host/value_leaves.hpp"
 #include "../../kernel/reduction.hpp"
 #include "operator_codec.hpp"
@@ -14,7 +15,7 @@ namespace GLOBALQ_ABI::detail {
 
 /// @brief Encodes own values by one codec, and the mean of all workers by another, as a vector of its own.
 ///
-/// The words that round the mean are those of own values, which the owner of a segment does not encode.
+/// Random words of means have a key of their own: words of buckets are counted by buckets, which differ between the two.
 class sums_codec final : public operator_codec {
  public:
   /// @param own      the codec of own values
@@ -63,6 +64,7 @@ class sums_codec final : public operator_codec {
     codec_call c = call_;
     c.x = x;
     c.workers = 1;
+    c.seed = hash(c.seed, std::uint64_t{2});
     c.encoder = 0;
     c.encoders = 1;
     c.bucket_scales = scales_;

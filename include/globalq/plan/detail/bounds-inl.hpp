@@ -65,15 +65,10 @@ inline bound_terms terms_of(operator_facts const& op, std::uint32_t size, bool s
   return t;
 }
 
-/// How far a scale may exceed its norm.
-inline double growth_of_scale(operator_facts const& op) {
-  return op.q.rounds_up() ? 2.0 : (op.q.byte == scale_byte::e4m3 ? 9.0 / 8 : 1.0);
-}
-
 /// The relative variance of one encoding under a local norm.
 inline double local_encoding(operator_facts const& op, bound_terms const& t, std::uint64_t length) {
   double const d = values_of_bucket(op, length),
-               found = t.encoding(d, excess(op.q, d) * growth_of_scale(op), 1);
+               found = t.encoding(d, excess(op.q, d) * growth_of_scale(op.q), 1);
   if (op.q.byte != scale_byte::e4m3) return found;
   // with two levels, no scale is below a fraction of the vector's largest value; doubled: scales of sums are rounded up
   double const quantum = static_cast<double>(op.q.quantum),
@@ -106,7 +101,7 @@ GLOBALQ_DECL double variance_bound(operator_facts const& op, resolution const& r
   double const n = workers;
   double const d = values_of_bucket(op, length);
   bound_terms const t = terms_of(op, r.size, op.shifts && !keeps_scale_of_sums(op, r.how), workers);
-  double const c = excess(op.q, d) * (op.local ? 1.0 : excess(op.p, n)) * growth_of_scale(op);
+  double const c = excess(op.q, d) * (op.local ? 1.0 : excess(op.p, n)) * growth_of_scale(op.q);
   double const under_local = op.local ? local_encoding(op, t, length) : 0;
   // the encodings of all workers' own values: D = n d coordinates under a global norm, d each under local norms
   double const omega =
