@@ -217,7 +217,7 @@ std::vector<double> exact_variance(gq::named::description const& words, vectors 
         while (k > 0 && l[k] > y) --k;
         variance[i] +=
             u * u *
-            (words.rounding == "random-shift" ? 1.0 / (12.0 * size * size) : (l[k + 1] - y) * (y - l[k]));
+            (words.rounding.ends_with("-shift") ? 1.0 / (12.0 * size * size) : (l[k + 1] - y) * (y - l[k]));
       }
     }
   }

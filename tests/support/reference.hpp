@@ -148,7 +148,7 @@ class solver {
     std::uint64_t const b = p_.bucket == 0 ? 0 : i / p_.bucket;
     std::uint32_t const drawn =
         word(again ? purpose::shift_requantize : purpose::shift, worker, 256 * (b / 16) + 4 * (b % 16));
-    return correlated_shifts() && !again ? in_part(drawn, worker, b) : drawn;
+    return correlated_shifts() && !again && workers() > 1 ? in_part(drawn, worker, b) : drawn;
   }
 
   bool correlated_shifts() const {

@@ -91,7 +91,8 @@ inline void check(std::span<opening const> all) {
   compare("step", [](opening const& o) { return o.step; });
   compare("length", [](opening const& o) { return o.length; });
   compare("bucket", [](opening const& o) { return o.bucket; });
-  compare("the settings (schedule, solver or stages), as hashes,", [](opening const& o) { return o.settings; });
+  compare("the settings (schedule, solver or stages), as hashes,",
+          [](opening const& o) { return o.settings; });
   compare("norm order q", [](opening const& o) { return o.q; });
   compare("norm order p", [](opening const& o) { return o.p; });
   compare("weighting", [](opening const& o) { return o.weights; });
