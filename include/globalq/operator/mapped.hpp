@@ -19,7 +19,8 @@ namespace GLOBALQ_ABI {
 /// stream_stage<Kokkos::Cuda>, has no side values and precedes codes under a measured norm. With side values, vector_codec and schedule native refuse it. A
 /// plan's theta refers to the squares of mapped values.
 /// @code
-/// gq::allreduce_mean mean{workers, gq::mapped{gq::operators::qsgd(4, 128), std::make_shared<my_stage const>()}};
+/// gq::allreduce_mean mean{workers, gq::mapped{gq::operators::qsgd<4>(128), std::make_shared<my_stage const>()},
+///                         gq::schedule::allgather{}};
 /// @endcode
 /// @determinism as the operator's; names of stages are compared in the fingerprint
 class mapped : public detail::wrapped_operator {

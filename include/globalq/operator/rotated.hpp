@@ -27,7 +27,7 @@ namespace GLOBALQ_ABI {
 /// operator on the rotated vector, whose l2 norm is that of the vector. @n
 /// Wire: the operator's. Memory: one vector more (two for 16-bit values). Time: log2(B) additions a value, twice.
 /// @code
-/// gq::allreduce_mean mean{workers, gq::rotated{gq::operators::qsgd(4, 1024), 1024}, {.seed = 42}};
+/// gq::allreduce_mean mean{workers, gq::rotated{gq::operators::qsgd<4>(1024), 1024}, gq::schedule::allgather{}};
 /// @endcode
 /// @determinism the same bits on every worker and instruction set: sums of two in a fixed order, without products
 /// @source Vargaftik et al. 2021 (DRIVE), 2022 (EDEN), Li et al. 2024 (THC): the randomized Hadamard transform; blocks of
