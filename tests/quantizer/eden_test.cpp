@@ -331,7 +331,7 @@ TEST(EdenRules, what_cannot_carry_it_is_refused) {
     return gq::plan_for(op, gq::schedule::any{schedule}, 4, 5000).refusal;
   };
   EXPECT_THAT(refusal(eden(2), "native"), HasSubstr("use reduce::requantize on schedule ring, tree or sra"));
-  EXPECT_THAT(refusal(gq::error_feedback{eden(2)}, "allgather"), HasSubstr("largest magnitude"));
+  EXPECT_THAT(refusal(gq::error_feedback{eden(2)}, "allgather"), HasSubstr("remove error_feedback"));
   gq::plan const p = gq::plan_for(eden(2), gq::schedule::allgather{}, 4, 4096);
   EXPECT_TRUE(p.fits);
   EXPECT_TRUE(std::isnan(p.theta));
