@@ -112,7 +112,8 @@ class worker {
 
   /// Refuses invalid combinations.
   void prepare() {
-    globalq::named::named_operator asked{chosen_.words};
+    globalq::named::named_operator asked;
+    asked.words = chosen_.words;
     asked.centered = chosen_.centered;
     asked.wire_of_sums = chosen_.wire_of_sums;
     globalq::any_quantizer const op = globalq::named::operator_of(asked);
