@@ -283,8 +283,10 @@ struct segment_operands : segment_call {
     if (rounding.word_per_coordinate) return 0;
     random::purpose const use = again ? random::purpose::shift_requantize : random::purpose::shift;
     std::uint32_t drawn = stream(worker, use).group(b).word[0];
+#if !defined(__CUDA_ARCH__)  // on devices the words of a permutation would spill: stream_codec refuses it
     if constexpr (requires { rounding.sharers(); })
       if (rounding.sharers() > 1 && !again) drawn = in_part(drawn, b, worker, rounding.sharers());
+#endif
     return rounding.word(drawn);
   }
 

@@ -48,7 +48,7 @@ struct random_shift : detail::shared_draw {
 /// half a gap apart lose; the variance is then at most n/(n-1) times the bound of @c random_shift. Without it covariances are
 /// never positive, and the gain is that of @c correlated.
 ///
-/// Workers beyond 16 form cohorts. Sums that are encoded again are rounded as by @c random_shift.
+/// In host memory only. Workers beyond 16 form cohorts. Sums that are encoded again are rounded as by @c random_shift.
 /// @tparam ShiftBack  as in random_shift
 /// @source Suresh, Sun, Ro, Yu 2022 (arXiv 2203.04925), applied to Definition 1 of Markov 2024; bound: docs/theory.md
 template <bool ShiftBack = true>

@@ -124,6 +124,11 @@ class stream_codec final : public composition {
         wire_(wire),
         on_(on) {
     policies_.largest_sum = largest_sum;
+    if constexpr (requires { rounding.correlated; })
+      if (rounding.correlated)
+        throw configuration_error("globalq: " + facts.name +
+                                  ": correlated_shift is supported only in host memory; on a stream use "
+                                  "random_shift or correlated, or average in host memory");
   }
 
   void begin(codec_call const& c) override {
