@@ -10,7 +10,6 @@
 #include "report.hpp"
 
 #include <globalq/collective/allreduce_mean.hpp>
-#include <globalq/operator/centered.hpp>
 #include <globalq/operator/clip.hpp>
 
 #include <globalq/named/level_learning.hpp>

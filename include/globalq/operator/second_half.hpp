@@ -40,12 +40,13 @@ class second_half : public detail::wrapped_operator {
   static detail::operator_facts facts_in(detail::operator_facts f, Sums const& of_sums) {
     auto held = std::make_shared<detail::operator_of_sums>();
     held->facts = detail::facts_of(of_sums);
-    held->make = [of_sums, facts = held->facts](detail::resolution const& r,
-                                                kernel::host_executor const& on) {
+    expect(f, held->facts);
+    held->alone = detail::resolve(held->facts, {"second_half"}, 1);
+    if (!held->alone.fits()) throw configuration_error(held->alone.refusal);
+    held->own_unbiased = f.unbiased;
+    held->make = [of_sums, facts = held->facts, r = held->alone](kernel::host_executor const& on) {
       return detail::make_codec(of_sums, facts, r, on);
     };
-    held->own_unbiased = f.unbiased;
-    expect(f, held->facts);
     f.name += ", sums by " + held->facts.name;
     f.unbiased = f.unbiased && held->facts.unbiased;
     f.of_sums = std::move(held);
@@ -63,16 +64,12 @@ class second_half : public detail::wrapped_operator {
     }
     if (!sums.local || sums.user_norm != nullptr)
       refuse("means have scales of their own; use norm::local for the second operator");
-    if (detail::resolution const r = detail::resolve(sums, {"second_half"}, 1); !r.fits())
-      throw configuration_error(r.refusal);
   }
   static std::unique_ptr<detail::operator_codec> wrap(std::unique_ptr<detail::operator_codec> own,
                                                       detail::operator_facts const& f,
                                                       detail::resolution const&, std::size_t,
                                                       kernel::host_executor const& on) {
-    detail::operator_facts const& sums = f.of_sums->facts;
-    detail::resolution const alone = detail::resolve(sums, {"second_half"}, 1);
-    return std::make_unique<detail::sums_codec>(std::move(own), f.of_sums->make(alone, on), sums, on);
+    return std::make_unique<detail::sums_codec>(std::move(own), f.of_sums->make(on), f.of_sums->facts, on);
   }
 };
 

@@ -26,8 +26,8 @@ GLOBALQ_DECL void add_errors(plan& p, operator_facts const& op, resolution const
       p.rounding_steps = 1 + s.height;
   }
   p.theta = variance_bound(op, r, s, p.workers, length, additions);
-  p.expected_theta =
-      variance_bound(op, r, s, p.workers, length, additions, expected_gain(op, r, s, s.vectors(p.workers)));
+  double const gain = expected_gain(op, r, s, s.vectors(p.workers));
+  p.expected_theta = gain == 1 ? p.theta : variance_bound(op, r, s, p.workers, length, additions, gain);
   p.iterations_factor = 1 + p.workers * p.theta;
 }
 

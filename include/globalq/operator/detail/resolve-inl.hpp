@@ -20,7 +20,7 @@ GLOBALQ_DECL std::uint64_t fingerprint(operator_facts const& op, resolution cons
                told_worker, gain, variance_factor, shifts, integer_wire, largest_code, wire_bits, wire_bytes,
                most_bytes, wire, reduce, largest_sum, codes_end, policies, levels, magnitudes] = op;
   auto const& [order, quantum, byte] = q;
-  auto const& [how, resolved_size, headroom, size_of_sums, refusal] = r;
+  auto const& [how, resolved_size, headroom, refusal] = r;
   std::uint64_t const h =
       hash_fields(0, name, before, content, grain, plain_tail, own_rotation, evenly_spaced, binary, zero_free,
                   size, limit, order, quantum, byte, p, bucket, local, fixed_scale, unbiased, shifts,
@@ -28,7 +28,7 @@ GLOBALQ_DECL std::uint64_t fingerprint(operator_facts const& op, resolution cons
   std::uint64_t maps = h;
   for (auto const& map : chain) maps = hash_fields(maps, map->name(), map->grain());
   if (of_sums != nullptr)
-    maps = hash_fields(maps, size_of_sums, of_sums->facts.policies, of_sums->facts.levels);
+    maps = hash_fields(maps, of_sums->alone.size, of_sums->facts.policies, of_sums->facts.levels);
   return hash_fields(maps, how, resolved_size, headroom, refusal);
 }
 
@@ -168,7 +168,6 @@ inline resolution resolve_policies(operator_facts const& op, schedule_facts cons
     if (r.how != method::requantize || !s.one_addition || s.encoders != 0)
       return refuse(
           {"only schedule sra sends sums that another operator can encode; use it, or remove second_half"});
-    r.size_of_sums = resolve_policies(op.of_sums->facts, {}, 1).size;
   }
   if (feedback != nullptr) {
     if (r.how == method::exponential || r.how == method::user ||
@@ -369,7 +368,7 @@ GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& 
   double error = largest_error(op, r.size, stochastic);
   if (op.of_sums != nullptr) {
     operator_facts const& sums = op.of_sums->facts;
-    error = std::max(error, largest_error(sums, r.size_of_sums, sums.unbiased));
+    error = std::max(error, largest_error(sums, op.of_sums->alone.size, sums.unbiased));
     stochastic = stochastic || sums.unbiased;
   }
   int const terms = keeps_scale_of_sums(op, r.how) && op.of_sums == nullptr ? s.vectors(workers) : 1;

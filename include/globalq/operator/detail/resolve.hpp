@@ -156,12 +156,21 @@ struct operator_facts {
   bool shares_norm() const { return has_codes() && !local && fixed_scale == 0; }
 };
 
-struct resolution;
+/// The result of resolve(): a method with its numbers, or an error text.
+struct resolution {
+  method how = method::none;
+  std::uint32_t size = 0;
+  std::uint32_t headroom = 0;  ///< codes of sums beyond the number of levels
+  std::string refusal;         ///< the error; empty if the policies fit
+  bool fits() const { return refusal.empty(); }
+};
+
 /// An operator that encodes sums: the codec of a vector that a worker has alone.
 struct operator_of_sums {
   operator_facts facts;
+  resolution alone;          ///< its own, for one worker
   bool own_unbiased = true;  ///< whether own values are rounded without bias
-  std::function<std::unique_ptr<operator_codec>(resolution const&, kernel::host_executor const&)> make;
+  std::function<std::unique_ptr<operator_codec>(kernel::host_executor const&)> make;
 };
 
 /// Adds what callers do with vectors before calls.
@@ -201,16 +210,6 @@ inline bool shares_scale(operator_facts const& op) { return !op.chain.empty() &&
 inline bool scales_each_vector(operator_facts const& op) {
   return !op.has_codes() && format_of(op.floats.type).range != 0;
 }
-
-/// The result of resolve(): a method with its numbers, or an error text.
-struct resolution {
-  method how = method::none;
-  std::uint32_t size = 0;
-  std::uint32_t headroom = 0;      ///< codes of sums beyond the number of levels
-  std::uint32_t size_of_sums = 0;  ///< levels of the operator of sums, if there is one
-  std::string refusal;             ///< the error; empty if the policies fit
-  bool fits() const { return refusal.empty(); }
-};
 
 /// A hash of all that affects results, except the values of levels, which may change between calls. A field that is
 /// missing from it is a compile-time error.

@@ -78,9 +78,10 @@ inline double local_encoding(operator_facts const& op, bound_terms const& t, std
 
 /// The variance of encoding the sum of n workers by the operator of sums, whose norms are local.
 /// @param before  variance of the sum
-inline double encoding_of_sums(operator_facts const& sums, std::uint32_t size, int workers,
-                               std::uint64_t length, double before) {
-  return local_encoding(sums, terms_of(sums, size, sums.shifts, workers), length) * (workers + before);
+inline double encoding_of_sums(operator_of_sums const& sums, int workers, std::uint64_t length,
+                               double before) {
+  bound_terms const t = terms_of(sums.facts, sums.alone.size, sums.facts.shifts, workers);
+  return local_encoding(sums.facts, t, length) * (workers + before);
 }
 
 GLOBALQ_DECL double variance_bound(operator_facts const& op, resolution const& r, schedule_facts const& s,
@@ -135,9 +136,8 @@ GLOBALQ_DECL double variance_bound(operator_facts const& op, resolution const& r
   };
   double total = 0;
   if (s.one_addition) {
-    total = omega + (op.of_sums == nullptr
-                         ? hop(n, omega)
-                         : encoding_of_sums(op.of_sums->facts, r.size_of_sums, workers, length, omega));
+    total = omega +
+            (op.of_sums == nullptr ? hop(n, omega) : encoding_of_sums(*op.of_sums, workers, length, omega));
   } else if (is_chain(s, workers)) {  // one worker's encoding, then one per hop
     total = hop(1, 0);
     for (int k = 2; k <= workers; ++k) total += hop(k, total);
