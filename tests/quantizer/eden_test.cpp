@@ -2,11 +2,14 @@
 /// @file
 /// @brief EDEN: its centroids, its variance, its bias where it has one, and everything that calls promise.
 
+#include "tests/quantizer/checked_codec.hpp"
 #include "tests/quantizer/checked_mean.hpp"
+#include "tests/quantizer/heavy_tails.hpp"
 
 #include <globalq/collective/all_gather.hpp>
 #include <globalq/collective/reduce_scatter_mean.hpp>
 #include <globalq/operator/centered.hpp>
+#include <globalq/operator/eden.hpp>
 #include <globalq/operator/error_feedback.hpp>
 #include <globalq/operator/few_bits.hpp>
 #include <globalq/operator/float32_tail.hpp>
@@ -22,7 +25,6 @@
 #include <globalq/named/operators.hpp>
 
 #include <limits>
-#include <random>
 
 namespace gq = globalq;
 namespace learn = globalq::learn;
@@ -93,33 +95,12 @@ TEST(Eden, its_centroids_are_those_of_the_solver_and_of_the_literature) {
   }
 }
 
-/// Normal values, or of Student's t distribution with 3 degrees of freedom.
-template <class T = float>
-std::vector<T> drawn(std::size_t d, std::uint64_t seed, bool heavy = false) {
-  std::mt19937_64 bits(seed);
-  std::normal_distribution<double> normal;
-  std::vector<T> x(d);
-  for (T& v : x) {
-    double const z = normal(bits);
-    double squares = 0;
-    for (int k = 0; k < 3; ++k) squares += std::pow(normal(bits), 2);
-    v = value_from<T>(heavy ? z / std::sqrt(squares / 3) : z);
-  }
-  return x;
-}
 template <class T>
 vectors<T> drawn_of(int n, std::size_t d) {
   vectors<T> x;
-  for (int r = 0; r < n; ++r) x.push_back(drawn<T>(d, 100 + static_cast<std::uint64_t>(r)));
+  for (int r = 0; r < n; ++r) x.push_back(normal_or_heavy<T>(d, 100 + static_cast<std::uint64_t>(r)));
   return x;
 }
-template <class T>
-double square_of(std::vector<T> const& x) {
-  double sum = 0;
-  for (T v : x) sum += to_double(v) * to_double(v);
-  return sum;
-}
-
 struct errors {
   double relative = 0;  ///< mean square of the error of the mean, over the mean square of the vectors
   double bias =
@@ -161,7 +142,7 @@ TEST(Eden, its_variance_is_that_of_theory_on_normal_and_heavy_tailed_vectors) {
         for (int rotations : {1, 2}) {
           std::string const words = "eden:" + std::to_string(bits) + ",block=" + std::to_string(block) +
                                     ",rotations=" + std::to_string(rotations);
-          errors const e = measure({drawn(8192, 5, heavy)}, of_name(words), 64);
+          errors const e = measure({normal_or_heavy(8192, 5, heavy)}, of_name(words), 64);
           double const share = e.relative / theory[bits - 1];
           EXPECT_LT(share, 1.05) << words << (heavy ? " heavy" : " normal");
           if (heavy && rotations == 1) continue;
@@ -192,7 +173,8 @@ TEST(Eden, errors_of_the_mean_fall_with_the_number_of_workers) {
     for (bool const equal : {false, true})
       for (int n : {4, 16}) {
         vectors<float> x;
-        for (int r = 0; r < n; ++r) x.push_back(drawn(4096, equal ? 1U : 1U + static_cast<std::uint64_t>(r)));
+        for (int r = 0; r < n; ++r)
+          x.push_back(normal_or_heavy(4096, equal ? 1U : 1U + static_cast<std::uint64_t>(r)));
         EXPECT_NEAR(n * measure(x, eden(bits), 30).relative / theory[bits - 1], 1, 0.05)
             << bits << " " << n << equal;
       }
@@ -266,43 +248,16 @@ TYPED_TEST(EdenTypes, nothing_overflows_at_either_end_of_the_range) {
 }
 
 TYPED_TEST(EdenTypes, a_codec_of_single_vectors_has_the_results_of_a_call) {
-  constexpr int n = 3;
   for (std::size_t d : {1U, 100U, 1500U})
-    for (gq::any_quantizer const& op : {eden(2), of_name("eden:4,block=64"), eden(3, 2)}) {
-      auto const x = drawn_of<TypeParam>(n, d);
-      std::vector<TypeParam> expected;
-      on_threads(n, [&](auto& workers) {
-        auto mine = x[static_cast<std::size_t>(workers.rank())];
-        gq::allreduce_mean mean{workers, op, gq::schedule::allgather{}, {.seed = 5}};
-        mean(mine, 3);
-        if (workers.rank() == 0) expected = mine;
-      });
-      gq::vector_codec codec(op);
-      std::vector<std::vector<std::byte>> frames;
-      std::vector<gq::source> sources;
-      for (std::uint32_t r = 0; r < n; ++r) {
-        frames.emplace_back(codec.frame_bytes(d, gq::dtype_of<TypeParam>::value));
-        frames.back().resize(codec.encode(x[r], {5, 3, r}, frames.back()));
-      }
-      for (int r = 0; r < n; ++r) sources.push_back({frames[static_cast<std::size_t>(r)], 1, r});
-      std::vector<TypeParam> y(d), added(d), one(d);
-      codec.mean(sources, {5, 3, 0}, y);
-      EXPECT_TRUE(same_bytes(y, expected)) << op.facts().name << ", " << d;
-      codec.decode(frames[1], {5, 3, 1}, one);
-      codec.decode_add(frames[1], {5, 3, 1}, added);
-      for (std::size_t i = 0; i < d; ++i) ASSERT_EQ(to_double(added[i]), to_double(one[i])) << i;
-      for (gq::encoding_key const other : {gq::encoding_key{5, 3, 2}, {5, 4, 1}, {6, 3, 1}})
-        EXPECT_THROW(codec.decode(frames[1], other, y), gq::frame_error) << "another rotation";
-      frames[1][frames[1].size() / 2] ^= std::byte{4};
-      EXPECT_THROW(codec.decode(frames[1], {5, 3, 1}, y), gq::frame_error);
-      EXPECT_TRUE(same_bytes(y, expected)) << "a damaged frame changes nothing";
-    }
+    for (gq::any_quantizer const& op : {eden(2), of_name("eden:4,block=64"), eden(3, 2)})
+      expect_codec_of_call(drawn_of<TypeParam>(3, d), op,
+                           {{5, 3, 2}, {5, 4, 1}, {6, 3, 1}});  // other rotations
 }
 
 TEST(EdenRules, frames_of_the_quantizer_and_bad_scales_are_refused) {
   gq::quantizer const plain{gq::norm::local<2>{1024}, gq::detail::levels_of_eden(2), gq::rounding::nearest{},
                             gq::wire::packed<2>{}};
-  std::vector<double> const x = drawn<double>(2000, 3);
+  std::vector<double> const x = normal_or_heavy<double>(2000, 3);
   std::vector<double> y(x.size(), 7.0);
   gq::vector_codec codec(gq::eden{plain}, Kokkos::Serial(), gq::frame_checksum::none),
       other(plain, Kokkos::Serial(), gq::frame_checksum::none);

@@ -3,6 +3,7 @@
 /// @brief Operators for 1 to 4 bits: their levels are solutions, their variance is that of theory.
 
 #include "tests/quantizer/checked_mean.hpp"
+#include "tests/quantizer/heavy_tails.hpp"
 
 #include <globalq/operator/few_bits.hpp>
 #include <globalq/train/learn/optimal.hpp>
@@ -11,9 +12,6 @@
 
 #include <gtest/gtest.h>
 #include <globalq/named/operators.hpp>
-
-#include <numeric>
-#include <random>
 
 namespace gq = globalq;
 namespace learn = globalq::learn;
@@ -57,25 +55,6 @@ struct law_of_blocks {
 };
 
 learn::level_set levels_of(gq::any_quantizer const& op) { return {op.facts().magnitudes, true}; }
-
-/// Normal values, or of Student's t distribution with 3 degrees of freedom.
-std::vector<float> drawn(std::size_t d, std::uint64_t seed, bool heavy = false) {
-  std::mt19937_64 bits(seed);
-  std::normal_distribution<double> normal;
-  std::vector<float> x(d);
-  for (float& v : x) {
-    double const z = normal(bits);
-    double squares = 0;
-    for (int k = 0; k < 3; ++k) squares += std::pow(normal(bits), 2);
-    v = static_cast<float>(heavy ? z / std::sqrt(squares / 3) : z);
-  }
-  return x;
-}
-
-double square_of(std::vector<float> const& x) {
-  return std::inner_product(x.begin(), x.end(), x.begin(), 0.0, std::plus<>(),
-                            [](float a, float b) { return static_cast<double>(a) * static_cast<double>(b); });
-}
 
 struct errors {
   std::vector<double> sum, squares;  ///< of the errors of each coordinate
@@ -138,7 +117,7 @@ TEST(RotatedOptimal, it_is_unbiased_with_the_variance_of_theory) {
     gq::any_quantizer const op = of_name(words("rotated-optimal:", bits));
     EXPECT_TRUE(op.facts().unbiased);
     for (bool const heavy : {false, true}) {
-      errors const e = measure({drawn(d, 5, heavy)}, op, steps);
+      errors const e = measure({normal_or_heavy(d, 5, heavy)}, op, steps);
       for (std::size_t i = 0; i < d; ++i)
         ASSERT_LE(std::abs(e.sum[i]), 6 * std::sqrt(e.squares[i])) << bits << " " << i;
       double const share = e.relative / law.variance(levels_of(op), 1024);
@@ -155,7 +134,8 @@ TEST(RotatedOptimal, errors_of_workers_cancel) {
   constexpr std::size_t d = 2048;
   auto const of = [&](int workers, bool equal, int bits) {
     vectors x;
-    for (int r = 0; r < workers; ++r) x.push_back(drawn(d, equal ? 1 : static_cast<std::uint64_t>(r) + 1));
+    for (int r = 0; r < workers; ++r)
+      x.push_back(normal_or_heavy(d, equal ? 1 : static_cast<std::uint64_t>(r) + 1));
     return measure(x, of_name(words("rotated-optimal:", bits)), steps).relative * workers;
   };
   for (int bits = 1; bits <= 4; ++bits) {

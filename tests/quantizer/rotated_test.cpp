@@ -3,6 +3,7 @@
 /// @brief Rotation before an operator: the same bits everywhere, an exact inverse where sums are exact, unbiased, less variance on
 ///        heavy tails, no overflow; and a stage of a user.
 
+#include "tests/quantizer/checked_codec.hpp"
 #include "tests/quantizer/checked_mean.hpp"
 
 #include <globalq/collective/all_gather.hpp>
@@ -127,42 +128,12 @@ TYPED_TEST(Rotated, nothing_overflows_at_either_end_of_the_range) {
 
 /// Frames of single vectors decode to the mean of a call over allgather: the codec's larger bound is a power of two.
 TYPED_TEST(Rotated, a_codec_of_single_vectors_has_the_results_of_a_call) {
-  constexpr int n = 3;
   for (std::size_t d : {1U, 100U, 1500U})
     for (gq::any_quantizer const& op :
          {gq::any_quantizer(gq::rotated{of_name("cgx:4"), 64}),
           gq::any_quantizer(gq::rotated{of_name("qsgd:8,code=huffman"), 128}),
-          gq::any_quantizer(gq::rotated{gq::rotated{of_name("qsdp:8"), 16}, 256})}) {
-      auto const x = drawn<TypeParam>(n, d);
-      std::vector<TypeParam> expected;
-      on_threads(n, [&](auto& workers) {
-        auto mine = x[static_cast<std::size_t>(workers.rank())];
-        gq::allreduce_mean mean{workers, op, gq::schedule::allgather{}, {.seed = 5}};
-        mean(mine, 3);
-        if (workers.rank() == 0) expected = mine;
-      });
-      gq::vector_codec codec(op);
-      std::vector<std::vector<std::byte>> frames;
-      std::vector<gq::source> sources;
-      for (std::uint32_t r = 0; r < n; ++r) {
-        frames.emplace_back(codec.frame_bytes(d, gq::dtype_of<TypeParam>::value));
-        frames.back().resize(codec.encode(x[r], {5, 3, r}, frames.back()));
-      }
-      for (int r = 0; r < n; ++r) sources.push_back({frames[static_cast<std::size_t>(r)], 1, r});
-      std::vector<TypeParam> y(d), added(d), one(d);
-      codec.mean(sources, {5, 3, 0}, y);
-      EXPECT_TRUE(same_bytes(y, expected)) << op.facts().name << ", " << d;
-      codec.decode(frames[1], {5, 3, 1}, one);
-      codec.decode_add(frames[1], {5, 3, 1}, added);
-      for (std::size_t i = 0; i < d; ++i)
-        ASSERT_EQ(to_double(added[i]), to_double(one[i])) << op.facts().name << i;
-      codec.decode_add(frames[1], {5, 3, 1}, added);
-      for (std::size_t i = 0; i < d; ++i)
-        ASSERT_NEAR(to_double(added[i]), 2 * to_double(one[i]), std::abs(to_double(one[i])) * 0x1p-6) << i;
-      frames[1][frames[1].size() / 2] ^= std::byte{4};
-      EXPECT_THROW(codec.decode(frames[1], {5, 3, 1}, y), gq::frame_error);
-      EXPECT_TRUE(same_bytes(y, expected)) << "a damaged frame changes nothing";
-    }
+          gq::any_quantizer(gq::rotated{gq::rotated{of_name("qsdp:8"), 16}, 256})})
+      expect_codec_of_call(drawn<TypeParam>(3, d), op);
 }
 
 /// Side values that begin late, which a question about the first value does not find.
