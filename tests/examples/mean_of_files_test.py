@@ -484,7 +484,7 @@ REFUSALS = [
     (["--levels", "table:0,0.5"], "the last level"),
     (["--levels", "table:0,x,1"], '"x"'),
     (["--levels", "symmetric:0,1"], "symmetric"),
-    (["--rounding", "up"], "stochastic, correlated, random-shift, random-shift-unshifted or nearest"),
+    (["--rounding", "up"], "stochastic, correlated, random-shift, correlated-shift, both also with -unshifted, or nearest"),
     (["--wire", "int4"], "int8, int16, int32, packed:B"),
     (["--wire", "packed:0"], "packed:0"),
     (["--wire", "packed:9"], "packed:9"),
