@@ -111,11 +111,7 @@ class worker {
 
   /// Refuses invalid combinations.
   void prepare() {
-    globalq::named::named_operator asked;
-    asked.words = chosen_.words;
-    asked.centered = chosen_.centered;
-    asked.wire_of_sums = chosen_.wire_of_sums;
-    globalq::any_quantizer const op = globalq::named::operator_of(asked);
+    globalq::any_quantizer const op = globalq::named::make(chosen_.words);
     globalq::schedule::any const schedule{std::string_view{chosen_.schedule}};
 #ifdef KOKKOS_ENABLE_OPENMP
     if (chosen_.execution == execution_kind::openmp) {
@@ -147,7 +143,8 @@ class worker {
     report_.bits_per_value = plan.bits_per_value;
     report_.bytes_sent = plan.bytes_sent;
     report_.bytes_modeled = plan.bytes_modeled;
-    if (!std::isnan(plan.theta) && chosen_.clip == 0 && !chosen_.centered) report_.theta_bound = plan.theta;
+    if (!std::isnan(plan.theta) && chosen_.clip == 0 && !chosen_.words.centered)
+      report_.theta_bound = plan.theta;
 
     bool const brought = !all_finite(values);
     std::uint64_t most_bytes = 0;

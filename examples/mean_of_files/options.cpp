@@ -28,14 +28,15 @@ constexpr std::uint64_t most_workers = 1024;  // threads
 struct call_for_operators {};
 
 /// The options that define an operator, which a named one excludes.
-constexpr char const* parts_of_operator[] = {"norm", "bucket", "tail", "levels", "rounding", "wire"};
+constexpr char const* parts_of_operator[] = {"norm",     "bucket", "tail",   "levels",
+                                             "rounding", "wire",   "rotate", "second"};
 
 /// The options whose values need strict parsing; texts until then.
 struct texts {
   std::string transport, dtype = "f32", execution = "serial", non_finite = "propagate";
   std::string named;
-  std::string workers = "4", bucket = "0", seed = "0", step = "0", repeat = "1", chunk_values = "0",
-              deadline = "600";
+  std::string workers = "4", bucket = "0", rotate = "0", seed = "0", step = "0", repeat = "1",
+              chunk_values = "0", deadline = "600";
 };
 
 template <class Value>
@@ -55,7 +56,8 @@ void add_options(CLI::App& app, settings& chosen, texts& text) {
                  "mpi|threads (default: mpi under an MPI launcher, else threads)");
   app.add_option("--workers", text.workers, "number of workers; an MPI launcher decides for itself")
       ->capture_default_str();
-  app.add_option("--operator", "an operator of the papers, as in qsgd:4,bucket=512; help lists them")
+  app.add_option("--operator",
+                 "a name or words, as in qsgd:4,bucket=512 or \"cgx:4 rotate=1024\"; help lists them")
       ->each([&text](std::string const& value) {
         if (value == "help") throw call_for_operators{};
         text.named = value;
@@ -69,15 +71,20 @@ void add_options(CLI::App& app, settings& chosen, texts& text) {
       ->capture_default_str();
   app.add_option("--tail", chosen.words.tail, "own|float32: a short last bucket's scale, or no quantization")
       ->capture_default_str();
-  app.add_option(
-      "--levels", chosen.words.levels,
-      "none|uniform:S|exponential:S[:BASE]|table:0,..,1|symmetric:L1,..,1|e2m1|e2m3|e3m2|e4m3|e5m2 (default: "
-      "uniform, as many as fit)");
+  app.add_option("--levels", chosen.words.levels,
+                 "none|bfloat16|float16|uniform:S|exponential:S[:BASE]|table:0,..,1|symmetric:L1,..,1|e2m1|"
+                 "e2m3|e3m2|e4m3|e5m2 (default: "
+                 "uniform, as many as fit)");
   app.add_option("--rounding", chosen.words.rounding,
                  "stochastic|correlated|nearest|random-shift|correlated-shift; these also with -unshifted")
       ->capture_default_str();
   app.add_option("--wire", chosen.words.wire, "int8|int16|int32|packed:B|elias|huffman|sparse")
       ->capture_default_str();
+  app.add_option("--rotate", text.rotate, "values of the blocks that are rotated at random first; 0: none")
+      ->capture_default_str();
+  app.add_option(
+      "--second", chosen.words.second,
+      "a wire for the means that schedule sra sends in its second half (default: that of own values)");
   app.add_option("--reduce", chosen.words.reduce, "auto|sum|exponential|requantize")->capture_default_str();
   app.add_option("--schedule", chosen.schedule,
                  "ring|tree|sra (scatter_reduce_allgather)|allgather|native|hierarchical:NODE")
@@ -125,21 +132,21 @@ void read_texts(CLI::App const& app, settings& chosen, texts const& text) {
                           "is decided by operator " + text.named,
                           "leave it out, or leave out operator and choose all parts");
     gq::named::named_operator const named = gq::named::read_operator(text.named);
-    if (named.feedback > 0)
+    if (named.words.feedback > 0)
       gq::named::refuse("operator", text.named,
                         "keeps residuals for later calls, and this program makes one call",
                         "leave feedback out");
     std::string const reduce = chosen.words.reduce;
     chosen.words = named.words;
-    chosen.words.reduce = reduce;
+    if (app.count("--reduce") != 0) chosen.words.reduce = reduce;
     chosen.clip = named.clip;
-    chosen.centered = named.centered;
     chosen.learns = named.learns;
-    chosen.wire_of_sums = named.wire_of_sums;
     if (app.count("--schedule") == 0) chosen.schedule = named.schedule;
   }
-  if (app.count("--operator") == 0)
+  if (app.count("--operator") == 0) {
     chosen.words.bucket = number("bucket", text.bucket, 0, gq::named::largest_bucket);
+    chosen.words.rotate = number("rotate", text.rotate, 0, gq::named::largest_bucket);
+  }
   chosen.dtype = one_of<gq::dtype>("dtype", text.dtype,
                                    {{"f32", gq::dtype::float32},
                                     {"f64", gq::dtype::float64},
@@ -166,7 +173,7 @@ void read_texts(CLI::App const& app, settings& chosen, texts const& text) {
 
   std::string const& levels = chosen.words.levels;
   if (gq::named::are_floats(levels))  // also where a value is the default one
-    for (char const* option : {"norm", "bucket", "tail", "wire", "rounding"})
+    for (char const* option : {"norm", "bucket", "tail", "wire", "rotate", "second", "rounding"})
       if (app.count(std::string{"--"} + option) != 0 &&
           (levels == "none" || option != std::string_view{"rounding"}))
         gq::named::refuse(option, app[std::string{"--"} + option]->as<std::string>(),

@@ -29,9 +29,7 @@ struct settings {
   std::optional<int> workers;  ///< as given; of the threads transport
   globalq::named::description words;
   double clip = 0;                  ///< standard deviations at which inputs are cut off; 0: not at all
-  bool centered = false;            ///< around the midpoints of the buckets
   globalq::named::learning learns;  ///< from the inputs, once, before the first mean
-  std::string wire_of_sums;         ///< see named_operator
   std::string schedule = "ring";
   globalq::dtype dtype = globalq::dtype::float32;
   bool in_place = false;

@@ -159,8 +159,14 @@ std::string row(std::string_view example) {
   gq::named::named_operator const op = gq::named::read_operator(example);
   gq::any_quantizer const quantizer = gq::named::operator_of(op);
   gq::plan const plan = gq::plan_for(quantizer, gq::schedule::any{op.schedule}, workers, length);
-  gq::plan const single = gq::plan_for(gq::named::make(op.words), gq::schedule::any{"allgather"}, 1, length);
-  double bits = plan.bytes_are_most ? measured_bits(quantizer) : plan.bits_per_value;
+  gq::named::description own = op.words;  // without what a call adds
+  own.second.clear();
+  own.feedback = 0;
+  own.centered = false;
+  gq::plan const single = gq::plan_for(gq::named::make(own), gq::schedule::any{"allgather"}, 1, length);
+  gq::named::description alone = own;
+  if (alone.rounding == "correlated") alone.rounding = "stochastic";  // frames as long, without other workers
+  double const bits = plan.bytes_are_most ? measured_bits(gq::named::make(alone)) : plan.bits_per_value;
   bool const plain = !quantizer.facts().rounds(), floats = !quantizer.facts().has_codes();
   double const fixed = quantizer.facts().fixed_scale;
   std::string shares[std::size(distributions)], omega = "none", theta = "none";
@@ -174,7 +180,7 @@ std::string row(std::string_view example) {
       bound = length * delta * delta / 12 / workers;
       omega = theta = "gap^2 / 12";
     }
-    if (op.centered) {  // a bound by the range, which is not a share of the energy
+    if (op.words.centered) {  // a bound by the range, which is not a share of the energy
       bound = std::nan("");
       omega = op.words.rounding.ends_with("-shift") ? "gap^2 / 12" : "gap^2 / 4";
       theta = "none";
@@ -188,26 +194,38 @@ std::string row(std::string_view example) {
   }
   if (plain) omega = theta = "0";
   std::string norm = op.words.norm;
-  if (op.centered) norm = "min-max";
+  if (op.words.centered) norm = "min-max";
   if (op.words.bucket != 0) norm += ", buckets of " + std::to_string(op.words.bucket);
-  if (op.words.rotation != "none")
-    norm += op.words.rotation == "shared" ? ", rotated"
-            : op.words.rotation == "own"  ? ", rotated by each worker"
-                                          : ", rotated by all and each";
+  if (op.words.rotate != 0 || op.words.eden)
+    norm += op.words.rotate == 0 ? ", rotated by each worker"
+            : op.words.eden      ? ", rotated by all and each"
+                                 : ", rotated";
   if (op.words.tail != "own") norm += ", tail " + op.words.tail;
   std::string wire = floats ? gq::name_of(quantizer.facts().floats.type) : op.words.wire;
-  if (!op.wire_of_sums.empty()) wire += ", means " + op.wire_of_sums;
+  if (!op.words.second.empty()) wire += ", means " + op.words.second;
   return cells({"`" + std::string(example) + "`", levels(op, plan), floats ? "none" : norm,
-                plain ? "none" : op.words.rounding + (op.feedback > 0 ? ", feedback" : ""),
+                plain ? "none" : op.words.rounding + (op.words.feedback > 0 ? ", feedback" : ""),
                 text("%.4g", bits), wire, gq::name_of(plan.reduce), schedules(op, quantizer), omega, theta,
                 shares[0], shares[1], shares[2]});
 }
+
+/// Rows of operators without a name.
+constexpr std::string_view composed[] = {
+    "norm=linf bucket=128 wire=packed:4 levels=exponential",
+    "norm=l:3,inf bucket=256 levels=exponential:1.5 rounding=correlated wire=sparse rotate=1024",
+    "cgx:4 rotate=1024",
+    "cgx:4 code=huffman",
+    "cgx:2 code=sparse",
+    "nuqsgd:4 rounding=correlated",
+    "mxfp4 rotate=1024 rounding=correlated",
+    "nvfp4 feedback"};
 
 std::string page() {
   std::string out = R"(# The operators of the papers {#operators_table}
 
 `scripts/operators-table` writes this page from the registry in `src/named/operators.cpp`; a test compares the two. Each name is
-a function of `globalq/operator/operators.hpp`, and a value of `mean_of_files --operator`.
+a function of `globalq/operator/operators.hpp`, and a value of `mean_of_files --operator`. The last rows are composed of
+[words](names.md).
 
 )";
   out += "The measurements use " + std::to_string(workers) + " workers with " + std::to_string(length) +
@@ -240,6 +258,7 @@ a function of `globalq/operator/operators.hpp`, and a value of `mean_of_files --
   out += "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n";
   for (gq::named::entry const& each : gq::named::operators())
     for (std::string_view const example : each.examples) out += row(example);
+  for (std::string_view const example : composed) out += row(example);
   out += R"(
 ## Default schedules
 
@@ -277,7 +296,8 @@ An *erratum* is a mistake in the printed text of a paper.
   for (gq::named::entry const& each : gq::named::operators()) {
     out += "- **" + std::string(each.name) + "**: " + std::string(each.title) + ". ";
     if (!each.source.empty()) out += "Source: " + std::string(each.source) + ". ";
-    out += "Bound: " + std::string(each.bound) + ".\n";
+    out += "Bound: " + std::string(each.bound) + ". Words: `" +
+           gq::named::words_of(gq::named::read_operator(each.name)) + "`.\n";
     if (!each.erratum.empty()) out += "  *Erratum:* " + std::string(each.erratum) + "\n";
   }
   return out;

@@ -11,7 +11,7 @@
 """
 
 from ._advise import Advice, advise
-from ._calls import AllGather, AllToAll, Broadcast, Mean, Operator, Plan, ReduceScatter, operators, plan
+from ._calls import AllGather, AllToAll, Broadcast, Mean, Operator, Plan, ReduceScatter, operators, plan, words
 from ._library import ConfigurationError, DisagreementError, Error, FrameError, NonFiniteError, TransportError, library
 from ._workers import MessageWorkers, NamedMemory, Workers, new_name, run_threads
 
@@ -25,7 +25,7 @@ def instructions():
 
 __all__ = ["Advice", "AllGather", "AllToAll", "Broadcast", "ConfigurationError", "DisagreementError", "Error", "FrameError", "Mean", "MessageWorkers", "NamedMemory",
            "NonFiniteError", "Operator", "Plan", "ReduceScatter", "TransportError", "Workers", "advise", "instructions", "new_name",
-           "operators", "plan", "run_threads"]
+           "operators", "plan", "run_threads", "words"]
 
 
 def __getattr__(name):

@@ -12,7 +12,7 @@ from . import _library as c
 from ._library import check, library
 from ._workers import Workers, describe
 
-__all__ = ["AllGather", "AllToAll", "Broadcast", "Mean", "Operator", "Plan", "ReduceScatter", "operators", "plan"]
+__all__ = ["AllGather", "AllToAll", "Broadcast", "Mean", "Operator", "Plan", "ReduceScatter", "operators", "plan", "words"]
 
 TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3}
 
@@ -39,6 +39,14 @@ def operators():
     while library.globalq_operator_at(len(found), ctypes.byref(entry)) == 0:
         found.append(Operator(*(getattr(entry, name).decode() for name in Operator._fields)))
     return found
+
+
+def words():
+    """Returns the words of which any operator consists, one a line: "rotate=0: ..". Names such as "cgx:4" are short for some of
+    them, and words may follow a name: "cgx:4 rotate=1024"."""
+    found = ctypes.c_char_p()
+    check(library.globalq_words(ctypes.byref(found)))
+    return found.value.decode()
 
 
 def plan_of(found):
@@ -378,7 +386,7 @@ class Mean(Call):
 
     workers         NamedMemory, MessageWorkers, the workers that run_threads passes, or a process group of torch (the call then joins it
                     as globalq.torch.join() does, and closes those workers with itself)
-    operator        "NAME[:VALUE][,parameter=value].."; operators() lists the names
+    operator        "NAME[:VALUE][,word=value].."; operators() and words() list them
     schedule        ring, tree, sra, allgather or hierarchical:N; None: the schedule of the operator
     seed            selects the random bits, together with the step
     layers          layers of a model, (name, shape[, dtype[, operator]]), each with its own operator; each call then takes one vector

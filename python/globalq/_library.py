@@ -114,6 +114,7 @@ FUNCTIONS = {
     "globalq_instructions": (c_char_p,),
     "globalq_error": (c_char_p,),
     "globalq_operator_at": (c_int, c_size_t, POINTER(Operator)),
+    "globalq_words": (c_int, POINTER(c_char_p)),
     "globalq_threads_run": (c_int, c_int, c_double, BODY, c_void_p),
     "globalq_named_memory_create": (c_int, c_char_p, c_int, c_int, c_double, POINTER(c_void_p)),
     "globalq_messages_create": (c_int, POINTER(Messages), c_int, c_int, POINTER(c_void_p)),

@@ -275,11 +275,11 @@ answer advise(transport::endpoint& workers, std::function<request(int)> const& a
           "globalq: advise: there is only one worker; start more workers, or describe a network "
           "by workers, bandwidth and latency");
     std::string text = asked.network ? "given" : "measured";
-    for (std::string const& name : names_of(asked)) text.append(" ").append(name);
+    for (std::string const& name : names_of(asked)) text.append("\n").append(name);
     return text;
   });
   std::vector<std::string> names;
-  for (std::string_view const each : gq::named::split(told, ' ')) names.emplace_back(each);
+  for (std::string_view const each : gq::named::split(told, '\n')) names.emplace_back(each);
   bool const given = names.front() == "given";
   names.erase(names.begin());
   costs found = measure(workers, names, !given);

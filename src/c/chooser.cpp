@@ -31,13 +31,15 @@ constexpr char const* creating = "globalq_chooser_create";
 /// The reference with 2 to 8 bits and the bucket sizes of CGX; the reference is among them.
 std::vector<std::string> variants_of(std::string const& reference) {
   gq::named::named_operator const given = gq::named::read_operator(reference);
-  std::vector<std::string_view> const parts = gq::named::split(reference, ',');
+  std::string with_commas = reference;
+  std::replace(with_commas.begin(), with_commas.end(), ' ', ',');
+  std::vector<std::string_view> const parts = gq::named::split(with_commas, ',');
   std::string_view const name = parts[0].substr(0, parts[0].find(':'));
   auto const all = gq::named::operators();
   auto const entry = std::find_if(all.begin(), all.end(), [&](auto const& e) { return e.name == name; });
   auto const has = [&](std::string_view parameter) {
-    return std::any_of(entry->parameters.begin(), entry->parameters.end(),
-                       [&](auto const& p) { return p.name == parameter; });
+    return entry != all.end() && std::any_of(entry->parameters.begin(), entry->parameters.end(),
+                                             [&](auto const& p) { return p.name == parameter; });
   };
   if (!has("bits") || !has("bucket"))
     refuse(creating, "operator \"" + reference + "\" has no parameters bits and bucket to choose",
@@ -100,7 +102,8 @@ std::unique_ptr<globalq_chooser> make_chooser(globalq_workers& w, globalq_choose
   for (std::string const& name : made->candidates) {
     gq::named::named_operator const asked = gq::named::read_operator(name);
     gq::any_quantizer const op = gq::named::operator_of(asked);
-    if (!asked.only_quantizes() || asked.centered || asked.feedback > 0 || !asked.wire_of_sums.empty() ||
+    gq::named::description const& words = asked.words;
+    if (!asked.only_quantizes() || words.centered || words.feedback > 0 || !words.second.empty() ||
         op.facts().told_worker || !op.facts().rounds() || !op.facts().local)
       refuse(creating,
              "the error of operator \"" + name +

@@ -20,18 +20,21 @@ namespace {
 /// The text of a thread's last error, in a fixed array, so that it can be stored when memory is exhausted.
 thread_local std::array<char, 2048> last_error{};
 
-/// The parameters of an operator, one per line.
+/// The line of a parameter.
+std::string line_of(gq::named::parameter const& p) {
+  std::string text{p.name};
+  return text.append("=")
+      .append(p.usual)
+      .append(": ")
+      .append(p.meaning)
+      .append(" (")
+      .append(p.allowed)
+      .append(")\n");
+}
+
 std::string parameters_of(std::span<gq::named::parameter const> all) {
   std::string text;
-  for (gq::named::parameter const& p : all)
-    text.append(p.name)
-        .append("=")
-        .append(p.usual)
-        .append(": ")
-        .append(p.meaning)
-        .append(" (")
-        .append(p.allowed)
-        .append(")\n");
+  for (gq::named::parameter const& p : all) text += line_of(p);
   return text;
 }
 
@@ -129,6 +132,17 @@ char const* globalq_instructions() {
   char const* name = "";
   guarded([&] { name = gq::kernel::isa::chosen().name; });
   return name;
+}
+
+globalq_status globalq_words(char const** found) {
+  return guarded([&] {
+    static std::string const text = [] {
+      std::string all;
+      for (gq::named::parameter const& each : gq::named::words_of_operators()) all += line_of(each);
+      return all;
+    }();
+    expect("globalq_words", "found", found) = text.c_str();
+  });
 }
 
 globalq_status globalq_operator_at(size_t number, globalq_operator* found) {

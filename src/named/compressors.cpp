@@ -37,7 +37,7 @@ std::optional<named_compressor> read_compressor(std::string_view text) {
   auto const found = std::find_if(std::begin(compressor_registry), std::end(compressor_registry),
                                   [&](compressor_entry const& e) { return e.name == name_in(text); });
   if (found == std::end(compressor_registry)) return {};
-  arguments const with = arguments::read(text, found->parameters);
+  arguments const with = arguments::read(text, found->parameters, text);
   named_compressor chosen;
   if (found->name == "top-k") {
     chosen.density = with.real("density", 0);

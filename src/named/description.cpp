@@ -3,13 +3,16 @@
 /// @file
 /// @brief named: reads a description and checks that its parts fit together.
 
-#include <globalq/named/description.hpp>
+#include "words.hpp"
 
 #include <globalq/named/text.hpp>
 
+#include <globalq/operator/centered.hpp>
 #include <globalq/operator/eden.hpp>
+#include <globalq/operator/error_feedback.hpp>
 #include <globalq/operator/float32_tail.hpp>
 #include <globalq/operator/rotated.hpp>
+#include <globalq/operator/second_half.hpp>
 
 #include <algorithm>
 #include <span>
@@ -228,7 +231,11 @@ gq::any_quantizer make_floats(description const& words) {
   alone("wire", words.wire, words.wire == usual.wire);
   alone("reduce", words.reduce, words.reduce == usual.reduce);
   alone("tail", words.tail, words.tail == usual.tail);
-  alone("rotation", words.rotation, words.rotation == usual.rotation);
+  alone("rotate", std::to_string(words.rotate), words.rotate == 0);
+  alone("eden", "yes", !words.eden);
+  alone("centered", "yes", !words.centered);
+  alone("second", words.second, words.second.empty());
+  alone("feedback", "yes", words.feedback == 0);
   if (none) return gq::uncompressed{};
   using gq::rounding::nearest;
   if (words.levels == "bfloat16")
@@ -250,8 +257,12 @@ levels_choice read_levels(description const& words) {
   if (name == "exponential") {
     auto const numbers = split(rest, ':');
     if (numbers.size() > 2) refuse("levels", words.levels, "has too many parts", levels_allowed);
-    std::uint32_t const size = alone ? 0U : read_size(words.levels, numbers[0]);
-    double const base = numbers.size() == 2 ? real_number("levels", words.levels, numbers[1]) : 2.0;
+    bool const only_base = numbers.size() == 1 && numbers[0].find('.') != std::string_view::npos;
+    std::uint32_t const size = alone       ? 0U
+                               : only_base ? levels_that_fit(words.wire)
+                                           : read_size(words.levels, numbers[0]);
+    double const base =
+        numbers.size() == 2 || only_base ? real_number("levels", words.levels, numbers.back()) : 2.0;
     if (base == 2.0) return gq::levels::exponential<>{size};
     return checked<gq::levels::exponential<gq::dynamic, double>>(words.levels, size, base);
   }
@@ -262,14 +273,6 @@ levels_choice read_levels(description const& words) {
     return checked<gq::levels::symmetric>(words.levels,
                                           std::span<double const>{read_table(words.levels, rest)});
   refuse("levels", words.levels, "is not a known kind of levels", levels_allowed);
-}
-
-/// Rotates buckets before the operator.
-gq::any_quantizer rotate(gq::any_quantizer const& op, description const& words) {
-  if (words.rotation == "shared") return gq::rotated{op, words.bucket};
-  if (words.rotation == "own") return gq::eden{op};
-  if (words.rotation == "both") return gq::rotated{gq::eden{op}, words.bucket};
-  refuse("rotation", words.rotation, "is not a known rotation", "use none, shared, own or both");
 }
 
 /// The operator for all quantized values.
@@ -300,14 +303,30 @@ bool are_floats(std::string_view levels) {
 
 gq::any_quantizer make(description const& words) {
   if (are_floats(words.levels)) return make_floats(words);
-  gq::any_quantizer const whole =
-      words.rotation == "none" ? make_whole(words) : rotate(make_whole(words), words);
-  if (words.tail == "own") return whole;
-  if (words.tail != "float32") refuse("tail", words.tail, "is not a known tail", "use own or float32");
-  if (words.bucket == 0)
+  if (words.tail != "own" && words.tail != "float32")
+    refuse("tail", words.tail, "is not a known tail", "use own or float32");
+  if (words.tail != "own" && words.bucket == 0)
     refuse("tail", words.tail, "applies to a shorter last bucket, but the whole vector is one bucket",
            "set a bucket, or leave the tail out");
-  return gq::float32_tail{whole};
+  if (!(words.feedback >= 0 && words.feedback <= 1) ||
+      (words.feedback > 0 && static_cast<float>(words.feedback) == 0))
+    refuse("feedback", std::to_string(words.feedback), "is no decay of residuals",
+           "use 0, or a number above 0 and at most 1");
+  gq::any_quantizer op = make_whole(words);
+  if (!words.second.empty()) {
+    if (!words.levels.empty() && words.levels != "uniform" && words.levels != "exponential")
+      refuse("second", words.second, "would send the same levels, " + words.levels + ", in more bytes",
+             "use levels uniform or exponential without a number, which are as many as fit");
+    description sums = words;
+    sums.wire = words.second;
+    op = gq::second_half{op, make_whole(sums)};
+  }
+  if (words.eden) op = gq::eden{op};
+  if (words.tail == "float32") op = gq::float32_tail{op};
+  if (words.centered) op = gq::centered{op};
+  if (words.rotate != 0) op = gq::rotated{op, words.rotate};
+  if (words.feedback > 0) op = gq::error_feedback{op, {.decay = static_cast<float>(words.feedback)}};
+  return op;
 }
 
 }  // namespace GLOBALQ_ABI::named

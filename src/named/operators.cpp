@@ -5,14 +5,12 @@
 
 #include <globalq/named/operators.hpp>
 
+#include "words.hpp"
+
 #include <globalq/named/text.hpp>
 
-#include <globalq/operator/centered.hpp>
-#include <globalq/operator/error_feedback.hpp>
 #include <globalq/operator/few_bits.hpp>
-#include <globalq/operator/float32_tail.hpp>
 #include <globalq/operator/operators.hpp>
-#include <globalq/operator/second_half.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -29,8 +27,9 @@ arguments::arguments(std::string_view whole, std::span<parameter const> paramete
   given_.resize(values_.size());
 }
 
-arguments arguments::read(std::string_view text, std::span<parameter const> parameters) {
-  arguments with{text, parameters};
+arguments arguments::read(std::string_view text, std::span<parameter const> parameters,
+                          std::string_view whole) {
+  arguments with{whole, parameters};
   std::size_t const end = name_in(text).size();
   if (end == text.size()) return with;
   bool first = text[end] == ':';
@@ -46,7 +45,7 @@ arguments arguments::read(std::string_view text, std::span<parameter const> para
     else if (first && !parameters.empty())
       with.set(parameters[0].name, part);
     else
-      refuse("operator", text, "contains \"" + std::string{part} + "\", which is not parameter=value",
+      refuse("operator", whole, "contains \"" + std::string{part} + "\", which is not parameter=value",
              "write NAME[:VALUE][,parameter=value].., where VALUE sets the first parameter");
     first = false;
   }
@@ -72,17 +71,6 @@ std::string const& arguments::text(std::string_view name) const {
   for (std::size_t k = 0; k < values_.size(); ++k)
     if (parameters_[k].name == name) return values_[k];
   throw std::logic_error{"named: an operator reads a parameter that it does not list"};
-}
-
-bool arguments::given(std::string_view name) const {
-  for (std::size_t k = 0; k < values_.size(); ++k)
-    if (parameters_[k].name == name) return given_[k];
-  return false;
-}
-
-bool arguments::has(std::string_view name) const {
-  return std::any_of(parameters_.begin(), parameters_.end(),
-                     [&](parameter const& each) { return each.name == name; });
 }
 
 void arguments::refuse_together(std::string_view what, std::string_view remedy) const {
@@ -125,10 +113,6 @@ constexpr parameter integer_bits{"bits", "8", "2 to 8, 16 or 32", bits_meaning};
 constexpr parameter eight_bits{"bits", "8", "2 to 8", bits_meaning};
 constexpr parameter four_bits{"bits", "4", "2 to 8", bits_meaning};
 constexpr parameter three_bits{"bits", "3", "2 to 8", bits_meaning};
-constexpr std::string_view codes[] = {"fixed", "elias", "huffman", "sparse"};
-constexpr parameter code_parameter{
-    "code", "fixed", "fixed, elias, huffman or sparse",
-    "how codes are stored: with a fixed number of bits, or with a code of variable length"};
 constexpr parameter all_levels{"levels", "0", "0 to 4294967295",
                                "number of levels above zero; 0: as many as fit"};
 
@@ -136,10 +120,6 @@ constexpr parameter bucket_of(std::string_view usual) {
   return {"bucket", usual, "0 to 2^48",
           "number of consecutive values that share a scale; 0: the whole vector"};
 }
-constexpr std::string_view tails[] = {"own", "float32"};
-constexpr parameter tail_parameter{
-    "tail", "own", "own or float32",
-    "a last bucket that is shorter than the others is quantized with its own scale, or sent as float32"};
 constexpr parameter normalized_parameter{"normalized", "no", "yes or no",
                                          "yes: learn with equal weights for all values (ALQ-N, AMQ-N); no: "
                                          "weight each bucket by its squared norm"};
@@ -162,13 +142,6 @@ std::string any_wire(arguments const& with) {
 std::string wire_of_bits(std::uint64_t bits) { return bits == 8 ? "int8" : "packed:" + std::to_string(bits); }
 std::string short_wire(arguments const& with) { return wire_of_bits(with.number("bits", 2, 8)); }
 
-/// The wire of operators with the parameter code: of fixed width, or the code.
-std::string coded_wire(arguments const& with) {
-  std::string const fixed = short_wire(with);
-  std::size_t const code = with.one_of("code", codes);
-  return code == 0 ? fixed : std::string{codes[code]};
-}
-
 std::string order_word(arguments const& with, std::string_view name) {
   if (with.text(name) == "inf") return "inf";
   return std::to_string(with.number(name, 1, 64));
@@ -179,12 +152,6 @@ std::uint64_t bucket_in(arguments const& with) { return with.number("bucket", 0,
 std::string sized(std::string name, arguments const& with) {
   std::uint64_t const levels = with.number("levels", 0, 0xffffffffU);
   return levels == 0 ? name : name + ":" + std::to_string(levels);
-}
-
-/// sized() for operators with the parameter code: with a code, the bits only determine the number of levels.
-std::string coded_size(std::string const& name, arguments const& with) {
-  if (with.number("levels", 0, 0xffffffffU) != 0 || with.one_of("code", codes) == 0) return sized(name, with);
-  return name + ":" + std::to_string((1U << (with.number("bits", 2, 8) - 1)) - 1);
 }
 
 std::string joined(std::string const& first, std::span<double const> numbers) {
@@ -205,76 +172,40 @@ std::string global_norm(arguments const& with) {
 
 // ---- the operators
 
-constexpr std::string_view roundings[] = {"stochastic", "nearest", "correlated"};
-constexpr parameter rounding_parameter{
-    "rounding", "stochastic", "stochastic, nearest or correlated",
-    "stochastic is unbiased; so is correlated, whose errors partly cancel between "
-    "workers; nearest is biased and needs error feedback"};
-std::string rounding_in(arguments const& with) {
-  return std::string{roundings[with.one_of("rounding", roundings)]};
-}
-constexpr std::string_view unbiased_roundings[] = {"stochastic", "correlated"};
-constexpr parameter unbiased_rounding_parameter{"rounding", "stochastic", "stochastic or correlated",
-                                                "correlated: errors partly cancel between workers"};
-std::string unbiased_rounding_in(arguments const& with) {
-  return std::string{unbiased_roundings[with.one_of("rounding", unbiased_roundings)]};
+/// A function, because GCC 12 destroys members twice if an initializer in braces throws.
+named_operator composed(std::string norm, std::string levels, std::string rounding, std::string wire,
+                        std::uint64_t bucket, std::string schedule) {
+  named_operator op;
+  op.words.norm = std::move(norm);
+  op.words.levels = std::move(levels);
+  op.words.rounding = std::move(rounding);
+  op.words.wire = std::move(wire);
+  op.words.bucket = bucket;
+  op.schedule = std::move(schedule);
+  return op;
 }
 
-constexpr parameter feedback_parameter{"feedback", "0",
-                                       "0, or a number above 0 and at most 1; alone it means 1",
-                                       "adds to each vector what earlier frames of it left out, times this "
-                                       "number (decay); rounds to nearest unless "
-                                       "rounding is set; 0: does not",
-                                       "1"};
-double feedback_in(arguments const& with) {
-  double decay = 0;
-  if (!is_number(std::string_view{with.text("feedback")}, decay) || !(decay >= 0 && decay <= 1) ||
-      (decay > 0 && static_cast<float>(decay) == 0))
-    with.refuse_value("feedback");
-  return decay;
-}
-/// @param asked  the rounding that the text sets, or the default
-std::string rounding_with_feedback(arguments const& with, std::string asked) {
-  return feedback_in(with) > 0 && !with.given("rounding") ? "nearest" : asked;
-}
-
-constexpr parameter second_parameter{
-    "second", "0", "0, or 2 to 8",
-    "bits per value of the means that schedule sra sends in its second half; 0: "
-    "as many as for own values"};
-std::string wire_of_sums_in(arguments const& with) {
-  if (with.text("second") == "0") return {};
-  return wire_of_bits(with.number("second", 2, 8));
-}
-
-constexpr parameter global_uniform_parameters[] = {integer_bits,       all_levels,
-                                                   order_of("inf"),    across_workers,
-                                                   bucket_of("0"),     unbiased_rounding_parameter,
-                                                   feedback_parameter, tail_parameter};
+constexpr parameter global_uniform_parameters[] = {integer_bits, all_levels, order_of("inf"), across_workers,
+                                                   bucket_of("0")};
 constexpr std::string_view global_uniform_examples[] = {"global-uniform", "global-uniform:8,q=2,p=2",
                                                         "global-uniform:4,bucket=128",
                                                         "global-uniform:8,rounding=correlated"};
 named_operator make_global_uniform(arguments const& with) {
   std::string const wire = any_wire(with);
-  return {
-      {global_norm(with), sized("uniform", with), rounding_with_feedback(with, unbiased_rounding_in(with)),
-       wire, "auto", bucket_in(with)},
-      wire.starts_with("int") ? "ring" : "sra"};  // packed codes are requantized; sra adds with one rounding
+  return composed(global_norm(with), sized("uniform", with), "stochastic", wire, bucket_in(with),
+                  wire.starts_with("int") ? "ring" : "sra");  // packed codes are requantized
 }
 
-constexpr parameter global_exponential_parameters[] = {
-    eight_bits,    all_levels, order_of("inf"), across_workers, bucket_of("0"), unbiased_rounding_parameter,
-    tail_parameter};
+constexpr parameter global_exponential_parameters[] = {eight_bits, all_levels, order_of("inf"),
+                                                       across_workers, bucket_of("0")};
 constexpr std::string_view global_exponential_examples[] = {
     "global-exponential", "global-exponential:8,q=2,p=2", "global-exponential:4"};
 named_operator make_global_exponential(arguments const& with) {
-  return {{global_norm(with), sized("exponential", with), unbiased_rounding_in(with), short_wire(with),
-           "auto", bucket_in(with)},
-          "sra"};
+  return composed(global_norm(with), sized("exponential", with), "stochastic", short_wire(with),
+                  bucket_in(with), "sra");
 }
 
-constexpr parameter qsgd_parameters[] = {four_bits,  bucket_of("512"), order_of("2"),
-                                         all_levels, code_parameter,   tail_parameter};
+constexpr parameter qsgd_parameters[] = {four_bits, bucket_of("512"), order_of("2"), all_levels};
 constexpr std::string_view qsgd_examples[] = {"qsgd:4",
                                               "qsgd:8",
                                               "qsgd:4,q=inf",
@@ -283,9 +214,8 @@ constexpr std::string_view qsgd_examples[] = {"qsgd:4",
                                               "qsgd:6,bucket=0,code=elias",
                                               "qsgd:2,bucket=0,code=sparse"};
 named_operator make_qsgd(arguments const& with) {
-  return {{"local:" + order_word(with, "q"), coded_size("uniform", with), "stochastic", coded_wire(with),
-           "auto", bucket_in(with)},
-          "allgather"};
+  return composed("local:" + order_word(with, "q"), sized("uniform", with), "stochastic", short_wire(with),
+                  bucket_in(with), "allgather");
 }
 
 constexpr parameter terngrad_parameters[] = {
@@ -294,26 +224,24 @@ constexpr parameter terngrad_parameters[] = {
      "mean; 0: no clipping"},
     bucket_of("0"),
     {"shared", "no", "yes or no",
-     "yes: all workers share one scale (scaler sharing); no: each worker has its own"},
-    tail_parameter};
+     "yes: all workers share one scale (scaler sharing); no: each worker has its own"}};
 constexpr std::string_view terngrad_examples[] = {"terngrad:0,bucket=512",
                                                   "terngrad:0,bucket=512,shared=yes"};
 named_operator make_terngrad(arguments const& with) {
   bool const shared = with.one_of("shared", yes_no) == 1;
   double clip = 0;
   if (!is_number(std::string_view{with.text("clip")}, clip) || clip < 0) with.refuse_value("clip");
-  return {{shared ? "linf" : "local:inf", "uniform:1", "stochastic", "packed:2", "auto", bucket_in(with)},
-          "allgather",
-          clip};
+  named_operator op = composed(shared ? "linf" : "local:inf", "uniform:1", "stochastic", "packed:2",
+                               bucket_in(with), "allgather");
+  op.clip = clip;
+  return op;
 }
 
-constexpr parameter nuqsgd_parameters[] = {four_bits, bucket_of("8192"), all_levels, code_parameter,
-                                           tail_parameter};
+constexpr parameter nuqsgd_parameters[] = {four_bits, bucket_of("8192"), all_levels};
 constexpr std::string_view nuqsgd_examples[] = {"nuqsgd:4", "nuqsgd:4,code=huffman"};
 named_operator make_nuqsgd(arguments const& with) {
-  return {
-      {"local:2", coded_size("exponential", with), "stochastic", coded_wire(with), "auto", bucket_in(with)},
-      "allgather"};
+  return composed("local:2", sized("exponential", with), "stochastic", short_wire(with), bucket_in(with),
+                  "allgather");
 }
 
 constexpr std::string_view scopes[] = {"global", "local"};
@@ -321,8 +249,7 @@ constexpr parameter natural_compression_parameters[] = {
     {"scale", "global", "global or local",
      "global: all workers share one scale, the largest magnitude rounded up to a power of two; local: each "
      "worker has its own"},
-    bucket_of("0"),
-    tail_parameter};
+    bucket_of("0")};
 constexpr std::string_view natural_compression_examples[] = {"natural-compression",
                                                              "natural-compression:local"};
 named_operator make_natural_compression(arguments const& with) {
@@ -332,8 +259,7 @@ named_operator make_natural_compression(arguments const& with) {
           "allgather"};
 }
 
-constexpr parameter natural_dithering_parameters[] = {four_bits, bucket_of("0"), order_of("inf"), all_levels,
-                                                      tail_parameter};
+constexpr parameter natural_dithering_parameters[] = {four_bits, bucket_of("0"), order_of("inf"), all_levels};
 constexpr std::string_view natural_dithering_examples[] = {"natural-dithering:4", "natural-dithering:4,q=2"};
 named_operator make_natural_dithering(arguments const& with) {
   return {{"local:" + order_word(with, "q"), sized("exponential", with), "stochastic", short_wire(with),
@@ -356,15 +282,15 @@ std::string shift_in(arguments const& with) {
   return with.one_of("shift-back", yes_no) == 1 ? name : name + "-unshifted";
 }
 
-constexpr parameter qsdp_parameters[] = {eight_bits,      bucket_of("1024"),    shift_back_parameter,
-                                         scale_parameter, correlated_parameter, tail_parameter};
+constexpr parameter qsdp_parameters[] = {eight_bits, bucket_of("1024"), shift_back_parameter, scale_parameter,
+                                         correlated_parameter};
 constexpr std::string_view qsdp_examples[] = {"qsdp", "qsdp:8,shift-back=no", "qsdp:8,scale=min-max",
                                               "qsdp:8,correlated"};
 named_operator make_qsdp(arguments const& with) {
-  return {{"local:inf", "uniform", shift_in(with), short_wire(with), "auto", bucket_in(with)},
-          "allgather",
-          0,
-          with.one_of("scale", scales) == 1};
+  named_operator op =
+      composed("local:inf", "uniform", shift_in(with), short_wire(with), bucket_in(with), "allgather");
+  op.words.centered = with.one_of("scale", scales) == 1;
+  return op;
 }
 
 constexpr parameter qsdp_grid_parameters[] = {
@@ -378,21 +304,15 @@ constexpr parameter qsdp_grid_parameters[] = {
 constexpr std::string_view qsdp_grid_examples[] = {"qsdp-grid:64"};
 named_operator make_qsdp_grid(arguments const& with) {
   static_cast<void>(with.real("scale", 0.0));
-  return {{"fixed:" + with.text("scale"), sized("uniform", with), shift_in(with), any_wire(with), "auto", 0},
-          "ring"};
+  return composed("fixed:" + with.text("scale"), sized("uniform", with), shift_in(with), any_wire(with), 0,
+                  "ring");
 }
 
-constexpr parameter cgx_parameters[] = {four_bits,       bucket_of("128"),   rounding_parameter,
-                                        scale_parameter, feedback_parameter, second_parameter,
-                                        tail_parameter};
+constexpr parameter cgx_parameters[] = {four_bits, bucket_of("128"), scale_parameter};
 constexpr std::string_view cgx_examples[] = {"cgx:4", "cgx:4,rounding=nearest", "cgx:4,scale=min-max",
                                              "cgx:2,feedback", "cgx:2,feedback,second=4"};
 named_operator make_cgx(arguments const& with) {
   bool const centered = with.one_of("scale", scales) == 1;
-  std::string const wire_of_sums = wire_of_sums_in(with);
-  if (centered && !wire_of_sums.empty())
-    with.refuse_together("sets second and scale=min-max, whose levels depend on the bits",
-                         "leave one of them out");
   std::string const wire = short_wire(with);
   std::string levels = "uniform";
   if (std::uint64_t const bits = with.number("bits", 2, 8); centered && bits < 8) {
@@ -402,14 +322,9 @@ named_operator make_cgx(arguments const& with) {
       odd.push_back(static_cast<double>(k) / static_cast<double>((1ULL << bits) - 1));
     levels = joined("symmetric:", odd);
   }
-  return {
-      {"local:inf", levels, rounding_with_feedback(with, rounding_in(with)), wire, "auto", bucket_in(with)},
-      "sra",
-      0,
-      centered,
-      0,
-      {},
-      wire_of_sums};
+  named_operator op = composed("local:inf", levels, "stochastic", wire, bucket_in(with), "sra");
+  op.words.centered = centered;
+  return op;
 }
 
 /// The levels from which learning starts: powers of 1/2, or of 3/4 if those would become too small.
@@ -433,13 +348,11 @@ constexpr parameter alq_parameters[] = {
      "training"},
     bucket_of("8192"),
     order_of("2"),
-    code_parameter,
-    normalized_parameter,
-    tail_parameter};
+    normalized_parameter};
 constexpr std::string_view alq_examples[] = {"alq:3,levels=0:0.008:0.02:1",
                                              "alq:3,levels=0:0.008:0.02:1,code=huffman"};
 named_operator make_alq(arguments const& with) {
-  std::string const wire = coded_wire(with);
+  std::string const wire = short_wire(with);
   bool const given = with.text("levels") != "learned";
   std::vector<double> levels{0};
   if (given) {
@@ -453,13 +366,10 @@ named_operator make_alq(arguments const& with) {
     std::uint64_t const bits = with.number("bits", 2, 8);
     for (double const each : first_levels(bits, (1U << (bits - 1)) - 1)) levels.push_back(each);
   }
-  return {{"local:" + order_word(with, "q"), joined("table:", levels), "stochastic", wire, "auto",
-           bucket_in(with)},
-          "allgather",
-          0,
-          false,
-          0,
-          learns(with, learning::way::levels, given)};
+  named_operator op = composed("local:" + order_word(with, "q"), joined("table:", levels), "stochastic", wire,
+                               bucket_in(with), "allgather");
+  op.learns = learns(with, learning::way::levels, given);
+  return op;
 }
 
 constexpr parameter amq_parameters[] = {three_bits,
@@ -469,8 +379,7 @@ constexpr parameter amq_parameters[] = {three_bits,
                                          "learn during training"},
                                         bucket_of("8192"),
                                         order_of("2"),
-                                        normalized_parameter,
-                                        tail_parameter};
+                                        normalized_parameter};
 constexpr std::string_view amq_examples[] = {"amq:3,multiplier=0.25"};
 named_operator make_amq(arguments const& with) {
   std::string const wire = short_wire(with);
@@ -485,13 +394,10 @@ named_operator make_amq(arguments const& with) {
   } else {
     levels = first_levels(bits, size);
   }
-  return {{"local:" + order_word(with, "q"), joined("symmetric:", levels), "stochastic", wire, "auto",
-           bucket_in(with)},
-          "allgather",
-          0,
-          false,
-          0,
-          learns(with, learning::way::multiplier, given)};
+  named_operator op = composed("local:" + order_word(with, "q"), joined("symmetric:", levels), "stochastic",
+                               wire, bucket_in(with), "allgather");
+  op.learns = learns(with, learning::way::multiplier, given);
+  return op;
 }
 
 constexpr parameter few_bits{"bits", "2", "1 to 4", bits_meaning};
@@ -505,7 +411,7 @@ std::uint64_t rotated_block_in(arguments const& with) {
 }
 
 /// The words of levels without zero.
-std::string words_of(globalq::levels::symmetric const& levels) {
+std::string in_words(globalq::levels::symmetric const& levels) {
   std::string text = "symmetric:";
   for (std::uint32_t k = 1; k <= levels.size(); ++k) {
     char digits[40];  // the shortest text that reads back as the same float32
@@ -519,9 +425,11 @@ constexpr parameter rotated_optimal_parameters[] = {few_bits, rotated_block_para
 constexpr std::string_view rotated_optimal_examples[] = {"rotated-optimal:2", "rotated-optimal:4"};
 named_operator make_rotated_optimal(arguments const& with) {
   std::uint64_t const bits = with.number("bits", 1, 4);
-  return {{"local:inf", words_of(globalq::operators::detail::levels_of_rotated(static_cast<int>(bits))),
-           "correlated", "packed:" + std::to_string(bits), "auto", rotated_block_in(with), "own", "shared"},
-          "allgather"};
+  named_operator op =
+      composed("local:inf", in_words(globalq::operators::detail::levels_of_rotated(static_cast<int>(bits))),
+               "correlated", "packed:" + std::to_string(bits), rotated_block_in(with), "allgather");
+  op.words.rotate = op.words.bucket;
+  return op;
 }
 
 constexpr parameter eden_parameters[] = {few_bits,
@@ -532,10 +440,12 @@ constexpr parameter eden_parameters[] = {few_bits,
 constexpr std::string_view eden_examples[] = {"eden:1", "eden:2", "eden:4", "eden:2,rotations=2"};
 named_operator make_eden(arguments const& with) {
   std::uint64_t const bits = with.number("bits", 1, 4);
-  return {{"local:2", words_of(globalq::detail::levels_of_eden(static_cast<int>(bits))), "nearest",
-           "packed:" + std::to_string(bits), "auto", rotated_block_in(with), "own",
-           with.number("rotations", 1, 2) == 2 ? "both" : "own"},
-          "allgather"};
+  named_operator op =
+      composed("local:2", in_words(globalq::detail::levels_of_eden(static_cast<int>(bits))), "nearest",
+               "packed:" + std::to_string(bits), rotated_block_in(with), "allgather");
+  if (with.number("rotations", 1, 2) == 2) op.words.rotate = op.words.bucket;
+  op.words.eden = true;
+  return op;
 }
 
 // Values of a small floating-point format under a shared power of two; the first format is the default.
@@ -543,18 +453,15 @@ constexpr parameter block_parameter{"block", "32", "1 to 2^48",
                                     "number of consecutive values that share a scale"};
 named_operator make_block_scaled(std::string const& format, std::string const& bits, arguments const& with,
                                  std::string const& norm = "shared-exponent") {
-  return {{norm, format, rounding_with_feedback(with, rounding_in(with)), "packed:" + bits, "auto",
-           with.number("block", 1, largest_bucket)},
-          "sra"};
+  return composed(norm, format, "stochastic", "packed:" + bits, with.number("block", 1, largest_bucket),
+                  "sra");
 }
 
-constexpr parameter mxfp4_parameters[] = {block_parameter, rounding_parameter, feedback_parameter};
+constexpr parameter mxfp4_parameters[] = {block_parameter};
 constexpr std::string_view mxfp4_examples[] = {"mxfp4"};
 named_operator make_mxfp4(arguments const& with) { return make_block_scaled("e2m1", "4", with); }
 
-constexpr parameter nvfp4_parameters[] = {{"block", "16", block_parameter.allowed, block_parameter.meaning},
-                                          rounding_parameter,
-                                          feedback_parameter};
+constexpr parameter nvfp4_parameters[] = {{"block", "16", block_parameter.allowed, block_parameter.meaning}};
 constexpr std::string_view nvfp4_examples[] = {"nvfp4"};
 named_operator make_nvfp4(arguments const& with) { return make_block_scaled("e2m1", "4", with, "two-level"); }
 
@@ -562,9 +469,7 @@ constexpr std::string_view format_meaning =
     "format of a value: eXmY has X bits of exponent and Y bits of mantissa";
 constexpr std::string_view mxfp6_formats[] = {"e2m3", "e3m2"};
 constexpr parameter mxfp6_parameters[] = {{"format", "e2m3", "e2m3 or e3m2", format_meaning},
-                                          block_parameter,
-                                          rounding_parameter,
-                                          feedback_parameter};
+                                          block_parameter};
 constexpr std::string_view mxfp6_examples[] = {"mxfp6", "mxfp6:e3m2"};
 named_operator make_mxfp6(arguments const& with) {
   return make_block_scaled(std::string{mxfp6_formats[with.one_of("format", mxfp6_formats)]}, "6", with);
@@ -572,9 +477,7 @@ named_operator make_mxfp6(arguments const& with) {
 
 constexpr std::string_view mxfp8_formats[] = {"e4m3", "e5m2"};
 constexpr parameter mxfp8_parameters[] = {{"format", "e4m3", "e4m3 or e5m2", format_meaning},
-                                          block_parameter,
-                                          rounding_parameter,
-                                          feedback_parameter};
+                                          block_parameter};
 constexpr std::string_view mxfp8_examples[] = {"mxfp8", "mxfp8:e5m2"};
 named_operator make_mxfp8(arguments const& with) {
   return make_block_scaled(std::string{mxfp8_formats[with.one_of("format", mxfp8_formats)]}, "8", with);
@@ -774,30 +677,20 @@ void paragraph(std::string& text, std::size_t indent, std::string_view words, st
   text.append("\n");
 }
 
-}  // namespace
-
-std::span<entry const> operators() { return registry; }
-
-namespace {
-
-/// The operator of the words whose sums travel by another wire.
-globalq::any_quantizer with_wire_of_sums(description words, std::string const& wire) {
-  bool const tail = words.tail != "own";
-  words.tail = "own";
-  globalq::any_quantizer const own = make(words);
-  words.wire = wire;
-  globalq::second_half const both{own, make(words)};
-  if (tail) return globalq::float32_tail{both};
-  return both;
+/// Appends the lines of a parameter.
+void help_of(std::string& text, parameter const& p) {
+  std::string line = "    " + std::string{p.name} + "=" + std::string{p.usual};
+  line.resize(std::max<std::size_t>(line.size() + 2, meanings_start), ' ');
+  text.append(line);
+  paragraph(text, meanings_start, std::string{p.meaning} + " (" + std::string{p.allowed} + ")", line.size());
 }
 
 }  // namespace
 
+std::span<entry const> operators() { return registry; }
+
 globalq::any_quantizer operator_of(named_operator const& asked) {
-  globalq::any_quantizer op =
-      asked.wire_of_sums.empty() ? make(asked.words) : with_wire_of_sums(asked.words, asked.wire_of_sums);
-  if (asked.centered) op = globalq::centered{op};
-  if (asked.feedback > 0) op = globalq::error_feedback{op, {.decay = static_cast<float>(asked.feedback)}};
+  globalq::any_quantizer op = make(asked.words);
   double const clip[] = {asked.clip};
   if (asked.clip > 0) op = op.after(joined("clip:", clip));
   if (asked.learns)
@@ -807,18 +700,63 @@ globalq::any_quantizer operator_of(named_operator const& asked) {
   return op;
 }
 
+namespace {
+
+/// Whether codes of several workers are added without decoding.
+bool adds(description const& words) {
+  bool const shared =
+                 words.norm == "linf" || words.norm.starts_with("l:") || words.norm.starts_with("fixed:"),
+             uniform = words.levels.empty() || words.levels.starts_with("uniform");
+  return shared && uniform && words.wire.starts_with("int") && words.reduce != "requantize" &&
+         words.second.empty();
+}
+
+/// The operator of a name, without its words; what an empty name means.
+named_operator named(std::string_view text, divided const& parts, entry const* of) {
+  if (of == nullptr) return {};
+  return of->make(arguments::read(parts.name, of->parameters, text));
+}
+
+void expect_learnable(std::string_view text, named_operator const& op) {
+  bool const table = op.words.levels.starts_with("table:"),
+             symmetric = op.words.levels.starts_with("symmetric:");
+  if ((op.learns.what == learning::way::levels && !table && !symmetric) ||
+      (op.learns.what == learning::way::multiplier && !symmetric))
+    refuse("operator", text, "learns levels, but levels are " + op.words.levels,
+           "give the levels from which learning starts: table:0,..,1 for levels, symmetric:L1,..,1 for a "
+           "multiplier");
+  if (op.learns.normalized && !op.learns)
+    refuse("operator", text, "sets normalized=yes, but learns nothing", "leave out normalized, or set learn");
+}
+
+}  // namespace
+
 named_operator read_operator(std::string_view text) {
-  auto const found = std::find_if(std::begin(registry), std::end(registry),
-                                  [&](entry const& e) { return e.name == name_in(text); });
-  if (found == std::end(registry)) refuse("operator", text, "is not an operator", "use one of " + names());
-  arguments const with = arguments::read(text, found->parameters);
+  std::string_view const name = leading_name(text);
+  auto const found =
+      std::find_if(std::begin(registry), std::end(registry), [&](entry const& e) { return e.name == name; });
+  entry const* const of = found == std::end(registry) ? nullptr : found;
+  if (of == nullptr && (!name.empty() || text.empty()))
+    refuse("operator", text, "is not an operator",
+           "use one of " + names() + ", or words such as norm=local:inf bucket=128 wire=packed:4");
+  divided const parts = divide(text, of == nullptr ? std::span<parameter const>{} : of->parameters);
   globalq::float_environment const exact;
   try {
-    named_operator chosen = found->make(with);
-    if (with.has("tail")) chosen.words.tail = tails[with.one_of("tail", tails)];
-    if (with.has("feedback")) chosen.feedback = feedback_in(with);
-    static_cast<void>(make(chosen.words));  // validates the parts now
-    if (!chosen.wire_of_sums.empty()) static_cast<void>(operator_of(chosen));
+    named_operator chosen = named(text, parts, of);
+    for (auto const& [word, value] : parts.words)
+      if (word->says.name != "code") word->set(chosen, text, value);
+    for (auto const& [word, value] : parts.words)  // it depends on the levels and the wire
+      if (word->says.name == "code") word->set(chosen, text, value);
+    description& words = chosen.words;
+    if (words.feedback > 0 && words.rounding == "stochastic" && !parts.sets("rounding"))
+      words.rounding = "nearest";
+    if (chosen.schedule.empty())
+      chosen.schedule = adds(words) || words.levels == "none" ? "ring" : words.eden ? "allgather" : "sra";
+    else if (!parts.words.empty() && !parts.sets("schedule") && chosen.schedule == "ring" &&
+             words.levels != "none" && !adds(words))
+      chosen.schedule = "sra";
+    expect_learnable(text, chosen);
+    static_cast<void>(operator_of(chosen));  // validates the parts now
     return chosen;
   } catch (globalq::configuration_error const& problem) {
     std::string_view why = problem.what();
@@ -831,9 +769,14 @@ named_operator read_operator(std::string_view text) {
 
 std::string operators_help() {
   std::string text;
-  paragraph(text, 0,
-            "An operator is written NAME[:VALUE][,parameter=value]..; VALUE sets the first parameter. For "
-            "example, qsgd:4,bucket=512 is qsgd with 4 bits and a scale for each 512 values.");
+  paragraph(
+      text, 0,
+      "An operator is written as words, word=value, with spaces or commas between. For example, "
+      "norm=local:2 bucket=512 wire=packed:4 has a scale for each 512 values and 4 bits. A name is short for "
+      "some words: NAME[:VALUE][,parameter=value].., where VALUE sets the first parameter, as in "
+      "qsgd:4,bucket=512. Words may follow a name and replace its parts: cgx:4 rotate=1024.");
+  text.append("\nThe words, with their defaults\n");
+  for (parameter const& each : words_of_operators()) help_of(text, each);
   text.append("\n");
   paragraph(
       text, 0,
@@ -854,13 +797,8 @@ std::string operators_help() {
     if (!each.source.empty()) paragraph(text, 4, "Source: " + std::string{each.source});
     paragraph(text, 4, "Schedule: " + each.make({each.name, each.parameters}).schedule);
     paragraph(text, 4, "Bound: " + std::string{each.bound});
-    for (parameter const& p : each.parameters) {
-      std::string line = "    " + std::string{p.name} + "=" + std::string{p.usual};
-      line.resize(std::max<std::size_t>(line.size() + 2, meanings_start), ' ');
-      text.append(line);
-      paragraph(text, meanings_start, std::string{p.meaning} + " (" + std::string{p.allowed} + ")",
-                line.size());
-    }
+    paragraph(text, 4, "Words: " + words_of(each.make({each.name, each.parameters})));
+    for (parameter const& p : each.parameters) help_of(text, p);
   }
   return text;
 }

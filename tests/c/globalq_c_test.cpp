@@ -39,6 +39,21 @@ using namespace support_c;
 
 }  // namespace
 
+TEST(C, words_are_listed_and_read) {
+  char const* words = nullptr;
+  ASSERT_EQ(globalq_words(&words), GLOBALQ_OK);
+  EXPECT_THAT(words, HasSubstr("\nrotate=0: "));
+  EXPECT_EQ(globalq_words(nullptr), GLOBALQ_CONFIGURATION);
+  globalq_plan found{};
+  found.size = sizeof found;
+  EXPECT_EQ(globalq_plan_for("norm=local:2 bucket=64 code=sparse rotate=128", nullptr, 4, 1000,
+                             GLOBALQ_FLOAT32, &found),
+            GLOBALQ_OK);
+  EXPECT_EQ(globalq_plan_for("norm=local:2 rotation=128", nullptr, 4, 1000, GLOBALQ_FLOAT32, &found),
+            GLOBALQ_CONFIGURATION);
+  EXPECT_THAT(globalq_error(), HasSubstr("is no word of an operator"));
+}
+
 TEST(C, means_have_the_bits_of_the_library_over_every_transport) {
   constexpr int workers = 3;
   constexpr std::size_t length = 5003;

@@ -601,6 +601,12 @@ def test_operators_are_listed_with_their_parameters():
     assert "qsgd" in names and "float32" in names and len(names) == len(set(names))
     cgx = globalq.operators()[names.index("cgx")]
     assert cgx.schedule == "sra" and "bits=4: " in cgx.parameters and "Markov" in cgx.source
+    assert "rotate=0: " in globalq.words()
+    words = "norm=local:inf bucket=128 wire=packed:4 schedule=sra"
+    assert globalq.plan(words, 1 << 20, 8) == globalq.plan("cgx:4", 1 << 20, 8)
+    assert globalq.plan(words + " rotate=1024", 1 << 20, 8) == globalq.plan("cgx:4,rotate=1024", 1 << 20, 8)
+    with pytest.raises(globalq.ConfigurationError, match="rotation"):
+        globalq.plan("cgx:4 rotation=1024", 10, 2)
     assert globalq.plan("cgx:4", 1 << 20, 8).bits_per_value == pytest.approx(4.25, abs=0.01)
     with pytest.raises(globalq.ConfigurationError):
         globalq.plan("cgx:4", 10, 0)

@@ -188,8 +188,7 @@ TEST(CenteredRules, short_vectors_and_disagreement) {
 
 TEST(CenteredRules, a_group_has_the_bits_of_single_calls_where_nothing_is_encoded_again) {
   gq::transport::threads cluster{3, {.deadline = std::chrono::seconds{60}}};
-  gq::any_quantizer const op =
-      gq::centered{gq::named::make(gq::named::read_operator("cgx:4,scale=min-max").words)};
+  gq::any_quantizer const op = gq::named::make(gq::named::read_operator("cgx:4,scale=min-max").words);
   auto const a = around<float>(20, 3, 700), b = around<float>(-4, 3, 129);
   auto const c = around<double>(1e5, 3, 300);
   auto const h = around<gq::float16>(3, 3, 257);

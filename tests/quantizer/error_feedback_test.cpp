@@ -719,8 +719,11 @@ TEST(ErrorFeedbackRules, names_ask_for_it) {
   EXPECT_NE(facts("cgx:4,scale=min-max,feedback").name.find("error feedback"), std::string::npos);
   EXPECT_EQ(facts("cgx:4,feedback=0").name, facts("cgx:4").name);
   for (char const* text : {"cgx:4,feedback=2", "cgx:4,feedback=-1",
-                           "cgx:4,feedback=", "cgx:4,feedback,feedback", "qsgd:4,feedback", "cgx:4,bucket"})
+                           "cgx:4,feedback=", "cgx:4,feedback,feedback", "cgx:4,bucket"})
     EXPECT_THROW(gq::named::read_operator(text), gq::configuration_error) << text;
+  gq::plan const l2 = gq::plan_for(gq::named::operator_of(gq::named::read_operator("qsgd:4,feedback")),
+                                   gq::schedule::allgather{}, 2, 1000);
+  EXPECT_NE(l2.refusal.find("the residual may grow without bound"), std::string::npos) << l2.refusal;
 }
 
 }  // namespace error_feedback_test

@@ -101,6 +101,11 @@ typedef struct globalq_operator {
  * @returns GLOBALQ_CONFIGURATION if the index is too large */
 GLOBALQ_C globalq_status globalq_operator_at(size_t number, globalq_operator* found);
 
+/** Describes the words of which any operator consists, as in "norm=local:inf bucket=128 wire=packed:4"; a name is short for some
+ * of them, and words may follow it: "cgx:4 rotate=1024".
+ * @param found  one line each, as the parameters of an operator; valid until the program ends */
+GLOBALQ_C globalq_status globalq_words(char const** found);
+
 /** @}
  * @name Workers
  * @{ */
@@ -183,7 +188,7 @@ typedef enum globalq_kind {
 /** Settings of a call; zero and NULL select defaults. */
 typedef struct globalq_settings {
   size_t size;               /**< sizeof(globalq_settings), set by the caller */
-  char const* operator_name; /**< "NAME[:VALUE][,parameter=value].."; NULL: "float32" */
+  char const* operator_name; /**< "NAME[:VALUE][,word=value].."; NULL: "float32" */
   char const* schedule;  /**< ring, tree, sra, allgather or hierarchical:N; NULL: default of the operator */
   uint64_t seed;         /**< selects the random bits, together with the step */
   uint64_t warm_up;      /**< with layers: steps below this number are sent as float32 */

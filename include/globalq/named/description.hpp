@@ -27,9 +27,12 @@ struct description {
   std::string reduce = "auto";  ///< auto, sum, exponential or requantize
   std::uint64_t bucket = 0;     ///< values that share a scale; 0: the whole vector
   std::string tail = "own";     ///< for a short last bucket: own (a scale like the others) or float32
-  /// none; shared: buckets are rotated first (globalq::rotated); own: each worker rotates its own (globalq::eden, of its
-  /// quantizer only); both: shared, then own.
-  std::string rotation = "none";
+  std::uint64_t rotate = 0;     ///< values of the blocks that globalq::rotated rotates first; 0: none
+  bool eden = false;            ///< each worker rotates its own buckets: globalq::eden
+  bool centered = false;        ///< around the midpoints of the buckets: globalq::centered
+  std::string second =
+      {};               ///< wire of the means that sra sends: globalq::second_half; empty: that of own values
+  double feedback = 0;  ///< decay of residuals: globalq::error_feedback; 0: none
 };
 
 /// @brief The largest bucket; no vector is longer.

@@ -38,6 +38,7 @@ class level_learning {
     globalq::learn::learner_options options;
     options.schedule = std::move(when);
     options.catches_up = true;
+    options.stages = facts.chain;
     options.settings = static_cast<std::uint32_t>(now_->values.size() * 4 + (now_->zero_free ? 2U : 0U) +
                                                   (how.what == learning::way::multiplier ? 1U : 0U));
     options.weights =

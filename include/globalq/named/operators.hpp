@@ -3,8 +3,9 @@
 /// @file
 /// @brief named: the operators of the papers by name, in one registry that parses, explains and tabulates them.
 ///
-/// The names are those of globalq/operator/operators.hpp; a test compares the two. All operators with buckets take
-/// tail=float32.
+/// A text of an operator is a list of words, such as `norm=local:inf bucket=128 wire=packed:4`. A name, such as `cgx:4`, is
+/// short for some of them, and more may follow it. The names are those of globalq/operator/operators.hpp; a test compares
+/// the two.
 
 #include "description.hpp"
 
@@ -31,8 +32,9 @@ class arguments {
   arguments(std::string_view whole, std::span<parameter const> parameters);
 
   /// @brief Parses `NAME[:VALUE][,parameter[=value]]...`.
+  /// @param whole  the text that errors quote
   /// @throws globalq::configuration_error if the text has another form, and as set() does
-  static arguments read(std::string_view text, std::span<parameter const> parameters);
+  static arguments read(std::string_view text, std::span<parameter const> parameters, std::string_view whole);
 
   /// @throws globalq::configuration_error for a name that the operator does not have, or that was set before
   void set(std::string_view name, std::string_view value);
@@ -44,10 +46,6 @@ class arguments {
   double real(std::string_view name, double above) const;
   /// The index of the value among the words.
   std::size_t one_of(std::string_view name, std::span<std::string_view const> words) const;
-  /// Whether the text sets a parameter.
-  bool given(std::string_view name) const;
-  /// Whether the operator has such a parameter.
-  bool has(std::string_view name) const;
   /// @throws globalq::configuration_error saying that a value is not allowed
   [[noreturn]] void refuse_value(std::string_view name) const;
   /// @throws globalq::configuration_error saying what does not fit together, and a remedy
@@ -78,23 +76,22 @@ struct learning {
   explicit operator bool() const { return what != way::none; }
 };
 
-/// @brief A requested operator, with its parameters.
+/// @brief A requested operator.
 struct named_operator {
   description words;
-  std::string schedule;   ///< the default: from three workers on, no other has fewer bytes and less variance
-  double clip = 0;        ///< clips vectors at this many standard deviations first; 0: no clipping
-  bool centered = false;  ///< around the midpoints of the buckets: globalq::centered
-  double feedback = 0;    ///< decay of residuals: globalq::error_feedback; 0: none
-  learning learns = {};   ///< starts from the levels in words; see level_learning.hpp
-  std::string wire_of_sums = {};  ///< of the means that sra sends: globalq::second_half; empty: that of words
+  std::string schedule;  ///< the default: from three workers on, no other has fewer bytes and less variance
+  double clip = 0;       ///< clips vectors at this many standard deviations first; 0: no clipping
+  learning learns = {};  ///< starts from the levels in words; see level_learning.hpp
 
   /// Whether a call of its quantizer is all, so that it can be the operator of a layer.
   bool only_quantizes() const { return clip == 0 && !learns; }
 };
 
-/// @brief Returns the operator, centered, with error feedback and another wire for sums if requested. Its name contains clipping and learning, which the caller does,
-/// so that workers compare them.
+/// @brief Returns the operator. Its name contains clipping and learning, which the caller does, so that workers compare them.
 globalq::any_quantizer operator_of(named_operator const& asked);
+
+/// @brief Returns the words of an operator without a name, which read_operator() reads as the same operator.
+std::string words_of(named_operator const& op);
 
 /// @brief The description of a named operator.
 struct entry {
@@ -111,11 +108,17 @@ struct entry {
 /// @brief All named operators, in the order of listings.
 std::span<entry const> operators();
 
-/// @brief Parses `NAME[:VALUE][,parameter[=value]]...`; VALUE belongs to the first parameter.
+/// @brief Parses `NAME[:VALUE]` or `word=value`, and further ones after spaces or commas: parameters of the name, or words.
+///
+/// VALUE is that of the first parameter. Words replace parts of the name, or of `norm=linf levels=uniform
+/// rounding=stochastic wire=int8`: see operators_help().
 /// @throws globalq::configuration_error that states what is wrong, and what would be right
 named_operator read_operator(std::string_view text);
 
-/// @brief A help text of all operators with their parameters.
+/// @brief All words, in the order in which words_of() writes them.
+std::vector<parameter> words_of_operators();
+
+/// @brief A help text of all words, and of all operators with their parameters.
 std::string operators_help();
 
 }  // namespace GLOBALQ_ABI::named
