@@ -355,7 +355,7 @@ void values(digests& all, kernel::value_leaves const& leaf) {
             store.add(out.data(), out.size());
           }
         }
-        for (std::uint32_t q : {gq::infinity, 1U, 2U, 3U, 6U, 9U}) {
+        for (std::uint32_t q : {gq::infinity, 1U, 2U, 3U, 4U, 5U, 6U, 7U, 8U, 63U}) {
           gq::norm::statistic const s = leaf.statistic(x.of(type), 2, count, q);
           statistic.add(s.max_bits);
           if (q != gq::infinity) statistic.add(s.sum);

@@ -192,7 +192,7 @@ TEST(BucketStatistics, have_the_same_bits_on_a_stream_in_long_vectors) {
 }
 #endif
 
-INSTANTIATE_TEST_SUITE_P(Orders, BucketStatistics, ::testing::Values(1U, 2U, 3U, 7U, gq::infinity));
+INSTANTIATE_TEST_SUITE_P(Orders, BucketStatistics, ::testing::Values(1U, 2U, 3U, 6U, 7U, 64U, gq::infinity));
 
 TEST(BucketStatistics, of_a_bucket_do_not_depend_on_its_neighbors) {
   std::vector<double> values = values_up_to(2.0, 9000, 5, 9);

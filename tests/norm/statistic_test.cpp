@@ -24,7 +24,7 @@ using gq::norm::statistic;
 
 constexpr double inf = std::numeric_limits<double>::infinity();
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-constexpr std::uint32_t orders[] = {1, 2, 3, 7, 64, gq::infinity};
+constexpr std::uint32_t orders[] = {1, 2, 3, 4, 5, 6, 7, 8, 13, 32, 63, 64, gq::infinity};
 
 /// Magnitudes of vectors that each type can hold, down to its smallest and up to its largest numbers.
 std::vector<double> magnitudes(dtype type) {
@@ -107,6 +107,50 @@ TEST(MaxBits, subnormals_count) {
   std::uint16_t const half = 0x8001;
   EXPECT_EQ(gq::kernel::max_bits({&half, dtype::float16}, 0, 1), gq::bits_of(0x1p-24));
   EXPECT_EQ(gq::kernel::max_bits({&half, dtype::bfloat16}, 0, 1), gq::bits_of(0x1p-133));
+}
+
+double power(double v, std::uint32_t q) {
+  double result = 0;
+  gq::norm::with_power(q, [&](auto of) { result = of(v); });
+  return result;
+}
+
+// v^k with e_k cuts of 2^-25 becomes v^(2k) with 2 (e_k + 1) and v^(2k + 1) with one more, and v itself is not cut: e_k is k - 2.
+// The power in long double has at most q roundings of 2^-64.
+TEST(Power, is_exact_up_to_order_2_and_lower_by_at_most_a_cut_for_each_order_above) {
+  std::uint64_t state = 4;
+  for (std::uint32_t q = 1; q <= gq::norm::max_order; ++q)
+    for (int k = 0; k < 200; ++k) {
+      float const v = 1 + static_cast<float>(mixed(state) >> 41) * 0x1p-23F;
+      long double exact = v;
+      for (std::uint32_t i = 1; i < q; ++i) exact *= static_cast<long double>(v);
+      long double const found = power(v, q), cuts = q > 2 ? q - 2 : 0;
+      ASSERT_LE(found, exact * (1 + q * 0x1p-64L)) << v << ' ' << q;
+      ASSERT_GE(found, exact * (1 - cuts * 0x1p-25L) * (1 - q * 0x1p-64L)) << v << ' ' << q;
+    }
+}
+
+// Loops of instruction sets raise and add many values at a time; fused operations and other tiles must not show.
+TEST(BlockStatistic, has_the_bits_of_powers_added_one_after_the_other) {
+  for (dtype type : {dtype::float32, dtype::float64})
+    for (std::uint32_t q = 1; q <= gq::norm::max_order; ++q)
+      for (std::size_t count : {1U, 15U, 16U, 17U, 31U, 32U, 33U, 47U, 255U, 256U, 257U, 1000U}) {
+        std::vector<double> values = values_up_to(1.9, count, 3, q);
+        values[count / 2] = 1.25;  // the exponent is 0, so values are summed as they are
+        if (type == dtype::float64)
+          for (double& v : values) v = static_cast<float>(v);
+        stored_vector const x(type, values);
+        double partial[16] = {};
+        for (std::size_t i = 0; i < count; ++i) partial[i % 16] += power(std::abs(x[i]), q);
+        double const expected = gq::norm::add_up(partial);
+        for (statistic const& s :
+             {block_statistic(x.view(), 0, static_cast<int>(count), q),
+              gq::kernel::host::leaves_of_values().statistic(x.view(), 0, static_cast<int>(count), q)}) {
+          ASSERT_EQ(gq::bits_of(s.sum), gq::bits_of(expected))
+              << gq::name_of(type) << " count " << count << " q " << q;
+          ASSERT_EQ(s.exponent(), 0);
+        }
+      }
 }
 
 TEST(BlockStatistic, gives_the_norm_at_every_magnitude_type_and_order) {

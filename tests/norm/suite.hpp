@@ -109,7 +109,7 @@ inline long double exact_norm(stored_vector const& x, std::size_t first, std::si
 
 /// How far a computed norm may lie from the exact one, as a fraction.
 ///
-/// A power of a value carries q - 2 cuts to 26 bits (2^-25 each, q > 2) and, for float64, q times the
+/// A power of a value carries q - 2 cuts to 26 bits (2^-25 each, q > 2; see the test Power) and, for float64, q times the
 /// rounding to float32 (2^-24); additions of n values 2^-53 each, over 16 partial sums or a tree; the root
 /// divides all that by q and adds 4 roundings of 2^-53 (see root's test).
 inline long double norm_tolerance(gq::dtype type, std::uint32_t q, std::size_t n) {

@@ -3,6 +3,7 @@
 /// @file
 /// @brief kernel: the statistic of a block of a vector.
 
+#include "../core/prefetch.hpp"
 #include "../norm/statistic.hpp"
 #include "load_store.hpp"
 #if GLOBALQ_AVX512
@@ -65,44 +66,98 @@ GLOBALQ_FUNCTION std::uint64_t max_bits(const_vector x, std::uint64_t first, int
   }
 }
 
-/// Adds |z|^q of count values to 16 partial sums. q is finite.
-/// @param z  values scaled so that their powers stay within the range of a double
-GLOBALQ_FUNCTION void add_powers(float const* z, int count, std::uint32_t q, double* partial) {
-  float const* __restrict in = z;
-  double* __restrict sums = partial;
-  norm::with_power(q, [&](auto power) {
-    int i = 0;
-    for (; i + 16 <= count; i += 16) {
-      for (int j = 0; j < 16; ++j)
-        sums[j] += power(static_cast<double>(float_of(bits_of(in[i + j]) & float_magnitude)));
-      keep_order(*reinterpret_cast<double(*)[16]>(partial));
-    }
-    for (int j = 0; i + j < count; ++j)
-      sums[j] += power(static_cast<double>(float_of(bits_of(in[i + j]) & float_magnitude)));
-  });
-}
-
 namespace detail {
 
-/// add_powers(), and returns the bit pattern of the largest magnitude.
-/// @param ahead  whether to prefetch later values
-GLOBALQ_FUNCTION std::uint32_t add_unscaled(float const* z, int count, std::uint32_t q,
-                                            [[maybe_unused]] bool ahead, double* partial) {
-#if GLOBALQ_AVX512
-  if (q == 2) return add_squares(z, count, ahead, partial);
-#endif
-  add_powers(z, count, q, partial);
-  return largest_pattern(reinterpret_cast<std::uint32_t const*>(z), count, float_magnitude);
+/// A power of a value v, from a lower one, p.
+struct itself {
+  GLOBALQ_FUNCTION static double of(double v, double) { return v; }
+};
+template <bool Odd>
+struct first_step {
+  GLOBALQ_FUNCTION static double of(double v, double) { return norm::raised<Odd>(v, v); }
+};
+template <bool Odd>
+struct next_step {
+  GLOBALQ_FUNCTION static double of(double v, double p) {
+    return norm::raised<Odd>(norm::detail::cut26(p), v);
+  }
+};
+
+GLOBALQ_FUNCTION double magnitude(float z) {
+  return static_cast<double>(float_of(bits_of(z) & float_magnitude));
+}
+
+/// Replaces powers by higher ones.
+template <class Step>
+GLOBALQ_LOOP void raise(float const* __restrict z, int count, double* __restrict powers) {
+  for (int i = 0; i < count; i += 16)
+    for (int j = 0; j < 16; ++j) powers[i + j] = Step::of(magnitude(z[i + j]), powers[i + j]);
+}
+
+/// Adds higher powers to 16 partial sums: value i to sum i % 16.
+template <class Step>
+GLOBALQ_LOOP void add_raised(float const* __restrict z, int count, double const* __restrict powers,
+                             double* __restrict sums) {
+  for (int i = 0; i < count; i += 16) {
+    for (int j = 0; j < 16; ++j) sums[j] += Step::of(magnitude(z[i + j]), powers[i + j]);
+    keep_order(*reinterpret_cast<double(*)[16]>(sums));
+  }
+}
+
+/// Adds |z|^q of count values to 16 partial sums. Raises the powers of a tile in L1 along the bits of q, one loop without
+/// branches for each bit.
+/// @pre count is a multiple of 16
+GLOBALQ_ALWAYS_INLINE void add_tiles_of_powers(float const* z, int count, std::uint32_t q, double* partial) {
+  constexpr int tile = 256;
+  alignas(64) double powers[tile];
+  std::uint32_t const first = norm::highest_bit(q) / 2;
+  int const most = first > 1 ? tile : count;  // up to order 3 no power is stored
+  for (int at = 0; at < count; at += most) {
+    int const n = count - at < most ? count - at : most;
+    float const* const x = z + at;
+    auto const with_step = [&](std::uint32_t bit, auto const& f) {
+      bool const odd = (q & bit) != 0;
+      if (bit == first) return odd ? f(first_step<true>{}) : f(first_step<false>{});
+      return odd ? f(next_step<true>{}) : f(next_step<false>{});
+    };
+    auto const add = [&]<class Step>(Step) { add_raised<Step>(x, n, powers, partial); };
+    for (std::uint32_t bit = first; bit > 1; bit /= 2)
+      with_step(bit, [&]<class Step>(Step) { raise<Step>(x, n, powers); });
+    if (first == 0)
+      add(itself{});
+    else
+      with_step(1, add);
+  }
 }
 
 }  // namespace detail
+
+/// Adds |z|^q of count values to 16 partial sums: value i to sum i % 16. q is finite.
+/// @param z      values scaled so that their powers stay within the range of a double
+/// @param ahead  whether to prefetch later values
+/// @returns the bit pattern of the largest magnitude
+GLOBALQ_ALWAYS_INLINE std::uint32_t add_powers(float const* z, int count, std::uint32_t q,
+                                               [[maybe_unused]] bool ahead, double* partial) {
+#if GLOBALQ_AVX512
+  return detail::add_powers_of(z, count, q, ahead, partial);
+#else
+  int const whole = count & ~15;
+  detail::add_tiles_of_powers(z, whole, q, partial);
+  if (whole < count) {
+    float rest[16] = {};
+    for (int k = whole; k < count; ++k) rest[k - whole] = z[k];
+    detail::add_tiles_of_powers(rest, 16, q, partial);
+  }
+  return detail::largest_pattern(reinterpret_cast<std::uint32_t const*>(z), count, float_magnitude);
+#endif
+}
 
 /// The statistic of one block of at most block_values values.
 ///
 /// Low powers of float32 and shorter types fit a double unscaled: one pass computes them, and scaling at the end is
 /// exact.
-GLOBALQ_FUNCTION norm::statistic block_statistic(const_vector x, std::uint64_t first, int count,
-                                                 std::uint32_t q) {
+GLOBALQ_ALWAYS_INLINE norm::statistic block_statistic(const_vector x, std::uint64_t first, int count,
+                                                      std::uint32_t q) {
   norm::statistic s{};
   bool const unscaled = x.type != dtype::float64 && q <= norm::max_unscaled_order;
   if (!unscaled) {
@@ -116,7 +171,7 @@ GLOBALQ_FUNCTION norm::statistic block_statistic(const_vector x, std::uint64_t f
   double partial[16] = {};
   std::uint32_t top = 0;
   constexpr int step = 256;
-  float buffer[step];
+  alignas(64) float buffer[step];
   // float32 needs no conversion: one call for all values, because each call would wait for the sums of the previous one
   int const most_values = unscaled && x.type == dtype::float32 ? count : step;
   for (int i = 0; i < count; i += most_values) {
@@ -127,12 +182,13 @@ GLOBALQ_FUNCTION norm::statistic block_statistic(const_vector x, std::uint64_t f
       for (int k = 0; k < m; ++k) buffer[k] = multiply(z[k], factor);
       z = buffer;
     }
-    if (unscaled) {
-      std::uint32_t const most = detail::add_unscaled(z, m, q, z != buffer, partial);
-      top = top < most ? most : top;
-    } else {
-      add_powers(z, m, q, partial);
-    }
+    // the maximum of the next block will wait for memory only: these loops have time to bring it
+    if (!unscaled && count == norm::block_values)
+      prefetch(static_cast<std::byte const*>(x.data) +
+                   (first + static_cast<std::uint64_t>(i + count)) * size_of(x.type),
+               static_cast<std::size_t>(m) * size_of(x.type));
+    std::uint32_t const most = add_powers(z, m, q, z != buffer, partial);
+    top = top < most ? most : top;
   }
   s.sum = norm::add_up(partial);
   if (unscaled) {

@@ -66,6 +66,14 @@ GLOBALQ_FUNCTION std::uint64_t as_double_bits(float x) {
 
 }  // namespace detail
 
+/// One step of a power by squaring: v^(2k), or v^(2k + 1) if @p Odd.
+/// @param factor  v^k with at most 26 significant bits, so that both products are exact
+template <bool Odd>
+GLOBALQ_FUNCTION double raised(double factor, double v) {
+  double const square = factor * factor;
+  return Odd ? detail::cut26(square) * v : square;
+}
+
 /// The highest bit of an order, which is the order of a power before its first step.
 GLOBALQ_FUNCTION std::uint32_t highest_bit(std::uint32_t q) {
   return q == 0 ? 0 : std::uint32_t{1} << (bit_width(q) - 1);
@@ -88,16 +96,16 @@ GLOBALQ_FUNCTION double near_root(double x, std::uint32_t q) {
 /// Calls f(power), where power(|z|) is |z|^q in double. q is finite.
 template <class F>
 GLOBALQ_FUNCTION void with_power(std::uint32_t q, F const& f) {
-  if (q == 1)
-    f([](double v) { return v; });
-  else if (q == 2)
-    f([](double v) { return v * v; });  // 24 bits each: exact
-  else
-    f([q](double v) {
-      double p = v;
-      for (std::uint32_t k = 1; k < q; ++k) p = detail::cut26(p) * v;
-      return p;
-    });
+  if (q == 1) return f([](double v) { return v; });
+  if (q == 2) return f([](double v) { return v * v; });  // 24 bits each: exact
+  f([q, first = highest_bit(q) / 2](double v) {
+    double p = v;
+    for (std::uint32_t bit = first; bit != 0; bit /= 2) {
+      double const factor = detail::cut26(p);
+      p = (q & bit) != 0 ? raised<true>(factor, v) : raised<false>(factor, v);
+    }
+    return p;
+  });
 }
 
 /// The sum of 16 partial sums along a fixed tree.

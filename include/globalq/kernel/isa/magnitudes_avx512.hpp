@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: the largest magnitude and the sum of squares of float32, in one pass, and the largest magnitudes of
+/// @brief kernel: the largest magnitude and the sum of powers of float32, in one pass, and the largest magnitudes of
 /// many short runs, for AVX-512.
 ///
-/// Squares of float32 are exact doubles, so a fused multiply-add gives the bits of the portable loop.
+/// Products of powers are exact doubles (norm/statistic.hpp), so a fused multiply-add gives the bits of the portable loop.
 
 #include "../../core/prefetch.hpp"
+#include "../../norm/statistic.hpp"
 #include "halves_avx512.hpp"
 
 #if GLOBALQ_AVX512
@@ -26,38 +27,87 @@ inline std::uint32_t largest_lane(__m512i x) {
   return static_cast<std::uint32_t>(_mm_cvtsi128_si32(most));
 }
 
-/// Adds the squares of count values to 16 partial sums: value i to sum i % 16.
-/// @param ahead  whether to prefetch values_ahead values ahead
+/// Adds the powers of order q of count values to 16 partial sums: value i to sum i % 16.
+/// @tparam Known  q, if it is one of the orders that need no scaling; 0: any order
+/// @param ahead   whether to prefetch values_ahead values ahead
 /// @returns the bit pattern of the largest magnitude
-inline std::uint32_t add_squares(float const* x, int count, bool ahead, double* partial) {
+template <std::uint32_t Known>
+inline std::uint32_t add_powers_of(float const* x, int count, std::uint32_t order, bool ahead,
+                                   double* partial) {
   constexpr auto all = static_cast<__mmask8>(-1);
-  __m512d low = _mm512_loadu_pd(partial), high = _mm512_loadu_pd(partial + 8);
-  __m512i const magnitude = _mm512_set1_epi32(0x7fffffff);
+  std::uint32_t const q = Known != 0 ? Known : order, first = norm::highest_bit(q) / 2;
+  __m512d sums[2] = {_mm512_loadu_pd(partial), _mm512_loadu_pd(partial + 8)};
+  __m512i const positive = _mm512_set1_epi32(0x7fffffff);
   __m512i top = _mm512_setzero_si512();
-  auto const add = [&](__m256 a, __m256 b) {
-    __m512d const wide_a = _mm512_maskz_cvtps_pd(all, a), wide_b = _mm512_maskz_cvtps_pd(all, b);
-    low = _mm512_fmadd_pd(wide_a, wide_a, low);
-    high = _mm512_fmadd_pd(wide_b, wide_b, high);
+  auto const with = [](__m512d v, std::int64_t bits) {
+    return _mm512_and_pd(v, _mm512_castsi512_pd(_mm512_set1_epi64(bits)));
   };
-  auto const look = [&](__m512i bits) {
-    top = _mm512_maskz_max_epu32(static_cast<__mmask16>(-1), top, _mm512_and_si512(bits, magnitude));
+  auto const cut = [&](__m512d v) { return with(v, -0x8000000); };  // norm::detail::cut26()
+  // norm::raised() for two or four times eight values, which share the branches
+  auto const add = [&]<int Eights>(float const* at, globalq::detail::fixed_count<Eights>) {
+    auto const each = [](auto const& f) {  // not a loop, so that arrays are registers at any optimization
+      f(0), f(1);
+      if constexpr (Eights == 4) f(2), f(3);
+    };
+    for (int k = 0; k < Eights / 2; ++k)
+      top = _mm512_maskz_max_epu32(static_cast<__mmask16>(-1), top,
+                                   _mm512_and_si512(_mm512_loadu_si512(at + 16 * k), positive));
+    __m512d v[Eights], power[Eights];
+    each([&](int k) {
+      v[k] = _mm512_maskz_cvtps_pd(all, _mm256_loadu_ps(at + 8 * k));
+      if (q != 2) v[k] = with(v[k], 0x7fffffffffffffff);
+      power[k] = v[k];
+    });
+    for (std::uint32_t bit = first; bit > 1; bit /= 2) {
+      each([&](int k) { power[k] = _mm512_mul_pd(power[k], power[k]); });
+      if ((q & bit) != 0) each([&](int k) { power[k] = _mm512_mul_pd(cut(power[k]), v[k]); });
+      each([&](int k) { power[k] = cut(power[k]); });
+    }
+    each([&](int k) {
+      __m512d& sum = sums[k % 2];
+      if (q == 1)
+        sum = _mm512_add_pd(sum, v[k]);
+      else if (q % 2 == 0)
+        sum = _mm512_fmadd_pd(power[k], power[k], sum);
+      else
+        sum = _mm512_fmadd_pd(cut(_mm512_mul_pd(power[k], power[k])), v[k], sum);
+      keep_order(sum);
+    });
   };
-  int i = 0;
-  for (; i + 16 <= count; i += 16) {
-    if (ahead) prefetch(x + i + values_ahead, 64);  // at no cost: the chain of sums limits this loop
-    look(_mm512_loadu_si512(x + i));
-    add(_mm256_loadu_ps(x + i), _mm256_loadu_ps(x + i + 8));
+  constexpr int width = Known != 0 ? 16 : 32;
+  float last[width];
+  for (int i = 0; i < count; i += width) {
+    if (ahead) prefetch(x + i + values_ahead, 4 * width);
+    bool const whole = i + width <= count;
+    for (int k = 0; !whole && k < width; k += 16) {
+      int const left = count - i - k;
+      auto const rest = static_cast<__mmask16>(left >= 16 ? 0xffffU : (left > 0 ? (1U << left) - 1U : 0U));
+      _mm512_storeu_ps(last + k, _mm512_maskz_loadu_ps(rest, x + i + k));
+    }
+    add(whole ? x + i : last, globalq::detail::fixed_count<width / 8>{});
   }
-  if (i < count) {
-    auto const rest = static_cast<__mmask16>((1U << (count - i)) - 1U);
-    float last[16];
-    _mm512_storeu_ps(last, _mm512_maskz_loadu_ps(rest, x + i));
-    look(_mm512_loadu_si512(last));
-    add(_mm256_loadu_ps(last), _mm256_loadu_ps(last + 8));
-  }
-  _mm512_storeu_pd(partial, low);
-  _mm512_storeu_pd(partial + 8, high);
+  _mm512_storeu_pd(partial, sums[0]);
+  _mm512_storeu_pd(partial + 8, sums[1]);
   return largest_lane(top);
+}
+
+inline std::uint32_t add_powers_of(float const* x, int count, std::uint32_t q, bool ahead, double* partial) {
+  switch (q) {
+    case 1:
+      return add_powers_of<1>(x, count, q, ahead, partial);
+    case 2:
+      return add_powers_of<2>(x, count, q, ahead, partial);
+    case 3:
+      return add_powers_of<3>(x, count, q, ahead, partial);
+    case 4:
+      return add_powers_of<4>(x, count, q, ahead, partial);
+    case 5:
+      return add_powers_of<5>(x, count, q, ahead, partial);
+    case 6:
+      return add_powers_of<6>(x, count, q, ahead, partial);
+    default:
+      return add_powers_of<0>(x, count, q, ahead, partial);
+  }
 }
 
 /// The bit pattern of the largest magnitude of count values; prefetches values_ahead values ahead.
