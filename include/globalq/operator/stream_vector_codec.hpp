@@ -400,8 +400,8 @@ class stream_vector_codec {
              late});
       case detail::stream_word::beyond_scale:
         detail::fail<configuration_error>(
-            {"globalq: encode: a value of magnitude ", std::to_string(word.top), " exceeds the scale ",
-             std::to_string(facts_.fixed_scale),
+            {"globalq: encode: a value of magnitude ", detail::digits_of(word.top), " exceeds the scale ",
+             detail::digits_of(facts_.fixed_scale),
              " of norm::fixed, so the frame is invalid; raise that scale, or use "
              "a measured norm",
              late});

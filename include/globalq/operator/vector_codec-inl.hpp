@@ -90,8 +90,8 @@ GLOBALQ_DECL std::size_t vector_codec::encode_values(const_vector x, std::uint64
   for (std::uint64_t b = 0; b < buckets; ++b) {
     if (facts_.fixed_scale > 0 && statistics_[b].max() > facts_.fixed_scale)
       detail::fail<configuration_error>({"globalq: encode: a value of magnitude ",
-                                         std::to_string(statistics_[b].max()), " exceeds the scale ",
-                                         std::to_string(facts_.fixed_scale),
+                                         detail::digits_of(statistics_[b].max()), " exceeds the scale ",
+                                         detail::digits_of(facts_.fixed_scale),
                                          " of norm::fixed; raise that scale, or use a measured norm"});
     if (facts_.user_norm != nullptr) {
       detail::user_scale const scale = facts_.user_norm->scale(own_[b]);

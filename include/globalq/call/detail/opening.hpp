@@ -360,13 +360,13 @@ inline std::string beyond_range_text(dtype type) {
   return joined({"a value of the mean exceeds the range of ", name_of(type)});
 }
 inline std::string beyond_scale_text(char const* operation, double top, double scale) {
-  return joined({"globalq: ", operation, ": magnitude ", std::to_string(top), " exceeds the scale ",
-                 std::to_string(scale),
+  return joined({"globalq: ", operation, ": magnitude ", digits_of(top), " exceeds the scale ",
+                 digits_of(scale),
                  " of norm::fixed and would be clipped; raise that scale or use a measured norm"});
 }
 /// @param share  largest value divided by the scale; above 1
 inline std::string beyond_scale_text(char const* operation, double share) {
-  return joined({"globalq: ", operation, ": a value is ", std::to_string(share),
+  return joined({"globalq: ", operation, ": a value is ", digits_of(share),
                  " times the scale of norm::fixed of its vector and would be clipped; raise that scale or "
                  "use a measured norm"});
 }

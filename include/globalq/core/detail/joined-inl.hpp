@@ -5,6 +5,8 @@
 
 #include "joined.hpp"
 
+#include <charconv>
+
 namespace GLOBALQ_ABI::detail {
 
 GLOBALQ_DECL std::string joined(std::initializer_list<text_part> parts) {
@@ -20,6 +22,11 @@ GLOBALQ_DECL std::string joined(std::initializer_list<text_part> parts) {
       all.append(at, value);
   }
   return all;
+}
+
+GLOBALQ_DECL std::string digits_of(double number) {
+  char digits[32];
+  return {digits, std::to_chars(digits, digits + sizeof digits, number, std::chars_format::general, 6).ptr};
 }
 
 }  // namespace GLOBALQ_ABI::detail

@@ -33,6 +33,9 @@ struct text_part {
 /// Concatenates the parts. One call compiles to less code than a sum of strings, which allocates and frees temporaries.
 GLOBALQ_DECL std::string joined(std::initializer_list<text_part> parts);
 
+/// A number with six digits.
+GLOBALQ_DECL std::string digits_of(double number);
+
 }  // namespace GLOBALQ_ABI::detail
 
 #if !defined(GLOBALQ_COMPILED)
