@@ -17,13 +17,14 @@ namespace GLOBALQ_ABI::named {
 /// @brief The words that describe an operator, as on a command line.
 struct description {
   std::string norm = "linf";  ///< linf, l:Q,P, local:Q, power-of-two:linf, power-of-two:local:Q,
-                              ///< shared-exponent, two-level or fixed:SCALE; orders are 1 to 64 or inf
-  std::string levels;         ///< none, bfloat16, float16, uniform[:S], exponential[:S[:BASE]], table:0,..,1,
-                              ///< symmetric:L1,..,1, or a format: e2m1, e2m3, e3m2, e4m3, e5m2;
-                              ///< empty: uniform
+      ///< shared-exponent, two-level or fixed:SCALE[:ERROR[:TYPE]]; orders are 1 to 64 or
+      ///< inf; TYPE is that of vectors: float32, float16 or bfloat16
+  std::string levels;  ///< none, bfloat16, float16, uniform[:S], exponential[:S[:BASE]], table:0,..,1,
+                       ///< symmetric:L1,..,1, or a format: e2m1, e2m3, e3m2, e4m3, e5m2;
+                       ///< empty: uniform
   std::string rounding =
       "stochastic";  ///< stochastic, correlated, nearest, random-shift or correlated-shift; the last two also with -unshifted
-  std::string wire = "int8";    ///< int8, int16, int32, packed:B (B is 1 to 8), elias, huffman, sparse
+  std::string wire = "int8";    ///< int8, int16, int32, packed:B (B is 1 to 8), elias, huffman[:16], sparse
   std::string reduce = "auto";  ///< auto, sum, exponential or requantize
   std::uint64_t bucket = 0;     ///< values that share a scale; 0: the whole vector
   std::string tail = "own";     ///< for a short last bucket: own (a scale like the others) or float32

@@ -77,10 +77,14 @@ struct local<dynamic> {
 };
 
 /// @brief An absolute scale; nothing is measured or exchanged. If any worker has a larger value, all workers throw.
+///
+/// With a largest error, a call uses the fewest levels of levels::uniform<>{} with which no value of its result differs
+/// from the mean by more, after all roundings on the schedule, in float32 and of the result.
 /// @source the step of IntSGD and of QSDP's theory
 struct fixed {
   double scale = 1;
   std::uint64_t bucket = 0;
+  error_bound error = {};
   static constexpr bool is_local = false;
 
   constexpr std::uint32_t inner() const { return infinity; }
@@ -161,6 +165,12 @@ struct power_of_two : Norm {
                 "norm::l<Q, infinity> or norm::local; see docs/composing.md");
 };
 
+/// Has a bound on the error of the mean.
+template <class Norm>
+concept SaysError = requires(Norm const norm) {
+  { norm.error } -> std::convertible_to<error_bound>;
+};
+
 /// The order within a worker, and the rounding of scales.
 template <NormScheme Norm>
 constexpr order order_of(Norm const& norm) {
@@ -177,6 +187,7 @@ constexpr order order_of(Norm const& norm) {
 struct any {
   std::uint64_t bucket = 0;
   bool is_local = false;
+  error_bound error = {};
 
   constexpr any() : any(linf{}) {}
   template <NormScheme Norm>
@@ -185,7 +196,9 @@ struct any {
         is_local(Norm::is_local),
         order_(order_of(norm)),
         outer_(norm.outer()),
-        fixed_scale_(norm.fixed_scale()) {}
+        fixed_scale_(norm.fixed_scale()) {
+    if constexpr (SaysError<Norm>) error = norm.error;
+  }
 
   constexpr std::uint32_t inner() const { return order_.value; }
   constexpr std::uint32_t outer() const { return outer_; }

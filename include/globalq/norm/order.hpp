@@ -38,4 +38,11 @@ struct order {
   }
 };
 
+/// @brief A bound on the error of every value of a mean; see norm::fixed.
+struct error_bound {
+  double largest = 0;  ///< 0: there is none
+  dtype vectors =
+      dtype::float32;  ///< of float16 or bfloat16: the bound includes the rounding of the mean to that type
+};
+
 }  // namespace GLOBALQ_ABI::norm

@@ -201,6 +201,24 @@ quantizer<norm::fixed, levels::uniform<>, rounding::random_shift<ShiftBack>, Wir
   return {norm::fixed{scale}, globalq::levels::uniform<>{levels}, {}, wire};
 }
 
+/// @brief A bound on every value of the mean: it differs from the exact mean by @p error at most.
+///
+/// Rounds to the nearest multiple of a step that a call derives from the error, the range, the workers and the schedule, so
+/// that roundings on the way, arithmetic in float32 and the rounding of the result are included; biased. If any worker has
+/// a value beyond the range, all workers throw. Codes of integer wires are added without rounding: the step is nearly
+/// 2 @p error for any number of workers. docs/theory.md has the proof. vector_codec: the bound of one frame. @n
+/// Wire: @p Bits per value; other wires, for example wire::huffman<std::int16_t>{}, need levels for several roundings
+/// except over allgather. If levels do not fit, the call is refused.
+/// @param error    1e-30 or more, above some 2^-20 of the range (docs/theory.md)
+/// @param range    the largest magnitude that a value may have
+/// @param vectors  dtype::float16 or bfloat16 for vectors of that type, which are refused otherwise
+template <int Bits = 16, AnyWire Wire = wire_of<Bits>>
+quantizer<norm::fixed, levels::uniform<>, rounding::nearest, Wire> bounded(double error, double range,
+                                                                           Wire wire = {},
+                                                                           dtype vectors = dtype::float32) {
+  return {norm::fixed{range, 0, {error, vectors}}, {}, {}, wire};
+}
+
 /// @brief CGX's quantizer: short buckets, each scaled by its largest magnitude; for scatter-reduce-allgather.
 ///
 /// Wire: @p Bits per value and 32 bits per bucket. @n

@@ -17,14 +17,8 @@ GLOBALQ_DECL std::uint64_t chunk_of(operator_facts const& op, resolution const& 
 GLOBALQ_DECL void add_errors(plan& p, operator_facts const& op, resolution const& r, schedule_facts const& s,
                              std::uint64_t length, std::vector<std::pair<int, int>> const& additions) {
   p.rounding_steps = 0;
-  if (op.rounds() && !(op.plain_tail && length < op.bucket)) {
-    p.rounding_steps = 1;
-    int const vectors = s.vectors(p.workers);
-    if (vectors > 1 && encodes_sums(r, s))
-      p.rounding_steps = s.roundings != 0 ? s.roundings : (s.one_addition ? 2 : 1 + s.height);
-    if (vectors > 1 && (r.how == method::exponential || r.how == method::user))
-      p.rounding_steps = 1 + s.height;
-  }
+  if (op.rounds() && !(op.plain_tail && length < op.bucket))
+    p.rounding_steps = roundings_of(r.how, s, p.workers);
   p.theta = variance_bound(op, r, s, p.workers, length, additions);
   double const gain = expected_gain(op, r, s, s.vectors(p.workers));
   p.expected_theta = gain == 1 ? p.theta : variance_bound(op, r, s, p.workers, length, additions, gain);

@@ -64,8 +64,9 @@ class host_call {
       if (!why.empty()) refuse(why);
     }
     for (std::size_t k = 0; k < members.size(); ++k) {
-      if (feedback_of(ops.facts(k).chain) == nullptr) continue;
-      std::string const why = residuals_.refusal(k, members[k].length, mapped_type(members[k].x.type));
+      std::string why = type_refusal(ops.facts(k), members[k].y.type);
+      if (why.empty() && feedback_of(ops.facts(k).chain) != nullptr)
+        why = residuals_.refusal(k, members[k].length, mapped_type(members[k].x.type));
       if (!why.empty()) refuse(why);
     }
     std::uint64_t values = 0;

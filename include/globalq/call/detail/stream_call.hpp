@@ -67,6 +67,8 @@ class stream_call {
   void run(schedule::erased const& schedule, const_vector x, mutable_vector y, std::uint64_t length,
            call_step step) {
     throw_trouble();
+    if (std::string const why = type_refusal(setup_.facts, y.type); !why.empty())
+      throw configuration_error(worker_message(setup_.operation, workers_.rank(), workers_.size(), why));
     bool const capturing = on_.capturing();
     // no report of a captured call: that would block
     if (capturing) return enqueue(schedule, x, y, length, step, capturing);

@@ -83,11 +83,13 @@ operator_facts facts_of(quantizer<N, L, R, W, Op> const& op) {
     f.q = norm::order_of(op.norm);
     f.p = op.norm.outer();
     f.fixed_scale = op.norm.fixed_scale();
+    if constexpr (norm::SaysError<N>) f.error = op.norm.error;
   }
   f.bucket = op.norm.bucket;
   f.local = op.norm.is_local;
   f.shifts = op.rounding.shifts();
   f.unbiased = R::unbiased;
+  f.nearest = std::is_same_v<R, rounding::nearest>;
   f.told_worker = ToldWorker<R>;
   if constexpr (SaysGain<R>) f.gain = [](std::uint32_t workers) -> double { return R::gain(workers); };
   if constexpr (SaysTold<R>) f.told_worker = op.rounding.told();

@@ -3,7 +3,10 @@
 /// @file
 /// @brief operator: definitions of resolve.hpp.
 
+#include "../../core/float_environment.hpp"
 #include "resolve.hpp"
+
+#include <cmath>
 
 namespace GLOBALQ_ABI::detail {
 
@@ -16,9 +19,10 @@ GLOBALQ_DECL std::uint64_t fingerprint(schedule_facts const& s) {
 
 GLOBALQ_DECL std::uint64_t fingerprint(operator_facts const& op, resolution const& r) {
   auto const& [name, before, content, floats, grain, plain_tail, chain, of_sums, own_rotation, evenly_spaced,
-               binary, zero_free, size, limit, q, p, bucket, local, fixed_scale, user_norm, unbiased,
-               told_worker, gain, variance_factor, shifts, integer_wire, largest_code, wire_bits, wire_bytes,
-               most_bytes, wire, reduce, largest_sum, codes_end, policies, levels, magnitudes] = op;
+               binary, zero_free, size, limit, q, p, bucket, local, fixed_scale, error, user_norm, unbiased,
+               nearest, told_worker, gain, variance_factor, shifts, integer_wire, largest_code, wire_bits,
+               wire_bytes, most_bytes, wire, reduce, largest_sum, codes_end, policies, levels, magnitudes] =
+      op;
   auto const& [order, quantum, byte] = q;
   auto const& [how, resolved_size, headroom, refusal] = r;
   std::uint64_t const h =
@@ -26,6 +30,7 @@ GLOBALQ_DECL std::uint64_t fingerprint(operator_facts const& op, resolution cons
                   size, limit, order, quantum, byte, p, bucket, local, fixed_scale, unbiased, shifts,
                   integer_wire, largest_code, wire_bits, most_bytes, wire, reduce, policies);
   std::uint64_t maps = h;
+  if (error.largest != 0) maps = hash_fields(maps, error.largest, error.vectors);
   for (auto const& map : chain) maps = hash_fields(maps, map->name(), map->grain());
   if (of_sums != nullptr)
     maps = hash_fields(maps, of_sums->alone.size, of_sums->facts.policies, of_sums->facts.levels);
@@ -359,7 +364,66 @@ inline double largest_error(operator_facts const& op, std::uint32_t size, bool u
   return (unbiased ? gap : gap / 2) * growth_of_scale(op.q);
 }
 
+/// What float32 and the type of the vectors may add to the error of the mean under a bound, in addition to the roundings
+/// to levels. Derived in docs/theory.md.
+inline double error_of_floats(operator_facts const& op, schedule_facts const& s, method how, int workers) {
+  double const range = op.fixed_scale;
+  bool const adds_floats = how != method::sum || s.most_terms != 0;
+  double const additions = (adds_floats ? s.vectors(workers) : 0) + (s.encoders != 0 ? s.largest_node : 0);
+  double const found =
+      rounded(s.weight(workers) * range * 0x1p-24 * (4 + 8 * roundings_of(how, s, workers) + additions));
+  if (op.error.vectors == dtype::bfloat16) return found + power_of_two(exponent_of(range) - 8);
+  if (op.error.vectors == dtype::float16)
+    return found + std::max(power_of_two(exponent_of(range) - 11), 0x1p-25);
+  return found;
+}
+
+/// resolve() under a bound on the error of the mean, which determines the number of levels.
+inline resolution resolve_bounded(operator_facts const& op, schedule_facts const& s, int workers) {
+  float_environment const exact;  // all workers find the same levels, whatever their modes and compilers
+  resolution r;
+  auto const refuse = [&](std::initializer_list<text_part> what) {
+    r.refusal = refusal_text(op, s, workers, what);
+    return r;
+  };
+  double const error = op.error.largest;
+  if (!(error >= 1e-30 && error <= 1e300))
+    return refuse({"the largest error of norm::fixed is ", digits_of(error),
+                   "; use 1e-30 to 1e300, or 0 for no bound"});
+  if (!op.evenly_spaced || op.size != 0 || op.reduce == request::user)
+    return refuse(
+        {"a largest error determines the number of evenly spaced levels, and codes are added without error "
+         "or encoded "
+         "again; use levels::uniform<>{} without a number and a reduce operator of the library"});
+  if (!op.chain.empty() || op.plain_tail || op.of_sums != nullptr || op.own_rotation)
+    return refuse(
+        {"stages, float32_tail and second_half change errors, so that there is no bound; use the quantizer "
+         "alone"});
+  resolution const most = resolve_policies(op, s, workers);  // with as many levels as fit
+  if (!most.fits()) return most;
+  double const floats = error_of_floats(op, s, most.how, workers), range = op.fixed_scale,
+               left = rounded(error - floats);
+  if (!(left > 0))
+    return refuse({"arithmetic in float32", (size_of(op.error.vectors) < 4 ? " and rounding to " : ""),
+                   (size_of(op.error.vectors) < 4 ? name_of(op.error.vectors) : ""),
+                   " may change a mean of values up to ", digits_of(range), " by ", digits_of(floats),
+                   ", and the largest error of norm::fixed is ", digits_of(error),
+                   "; use a larger error or a smaller scale"});
+  double const terms = s.weight(workers) * roundings_of(most.how, s, workers) * (op.nearest ? 0.5 : 1.0),
+               levels = std::max(1.0, std::ceil(rounded(rounded(range * terms) / left)));
+  if (levels > most.size)
+    return refuse(
+        {"the largest error ", digits_of(error), " of norm::fixed needs ", digits_of(levels),
+         " levels for values up to ", digits_of(range), ", and wire ", op.wire, " has ", most.size,
+         "; use an error of at least ", digits_of((floats + range * terms / most.size) * (1 + 1e-5)),
+         (op.wire_bits < 32 ? ", a smaller scale or a wire with more bits" : " or a smaller scale")});
+  r = most;
+  r.size = static_cast<std::uint32_t>(levels);
+  return r;
+}
+
 GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& s, int workers) {
+  if (op.error.largest != 0) return resolve_bounded(op, s, workers);
   resolution r = resolve_policies(op, s, workers);
   if (!r.fits() || feedback_of(op.chain) == nullptr) return r;
   // a residual is at most this times the largest value plus residual of the bucket; of sums under a norm of all workers, their

@@ -117,11 +117,13 @@ struct operator_facts {
   std::uint64_t bucket = 0;
   bool local = false;
   double fixed_scale = 0;
+  norm::error_bound error;  ///< of norm::fixed
   std::shared_ptr<detail::user_norm const>
       user_norm;  ///< a user-defined norm, which has neither orders nor a fixed scale; else null
   bool unbiased = true;
-  bool told_worker = false;                                    ///< the rounding depends on rank and workers
-  double (*gain)(std::uint32_t workers) = nullptr;             ///< of a rounding that SaysGain; else null
+  bool nearest = false;                             ///< rounds to nearest, so by half a gap at most
+  bool told_worker = false;                         ///< the rounding depends on rank and workers
+  double (*gain)(std::uint32_t workers) = nullptr;  ///< of a rounding that SaysGain; else null
   double (*variance_factor)(std::uint32_t workers) = nullptr;  ///< of one that SaysVarianceFactor
   bool shifts = false;
   bool integer_wire = false;
@@ -226,6 +228,26 @@ GLOBALQ_DECL void expect_length(std::uint64_t length, char const* operation);
 GLOBALQ_DECL std::string wire_for(std::uint64_t code);
 
 GLOBALQ_DECL method choose_method(operator_facts const& op, schedule_facts const& s);
+
+/// Whether frames of sums are encoded, if the operator rounds.
+inline bool encodes_sums(method how, schedule_facts const& s) {
+  return how == method::requantize || (how == method::plain && s.combines);
+}
+
+/// Roundings on the longest path from a worker's value to the mean, of an operator that rounds.
+inline int roundings_of(method how, schedule_facts const& s, int workers) {
+  if (s.vectors(workers) == 1) return 1;
+  if (encodes_sums(how, s)) return s.roundings != 0 ? s.roundings : (s.one_addition ? 2 : 1 + s.height);
+  return how == method::exponential || how == method::user ? 1 + s.height : 1;
+}
+
+/// Why a mean of a type is refused under a bound on its error; empty: it is not.
+inline std::string type_refusal(operator_facts const& op, dtype type) {
+  if (op.error.largest == 0 || size_of(type) >= 4 || type == op.error.vectors) return {};
+  return joined({"rounding the mean to ", name_of(type),
+                 " may exceed the largest error of norm::fixed, which is for ", name_of(op.error.vectors),
+                 "; pass vectors of float32, or set error.vectors to ", name_of(type)});
+}
 
 /// Whether sums of k terms are encoded at k times the norm, which their values must not exceed.
 inline bool keeps_scale_of_sums(operator_facts const& op, method how) {

@@ -13,12 +13,12 @@ GLOBALQ_DECL bool is_chain(schedule_facts const& s, int workers) {
 
 GLOBALQ_DECL bool needs_additions(resolution const& r, schedule_facts const& s, int workers) {
   if (workers == 1) return false;
-  return r.how == method::exponential || (encodes_sums(r, s) && !s.one_addition && !is_chain(s, workers));
+  return r.how == method::exponential || (encodes_sums(r.how, s) && !s.one_addition && !is_chain(s, workers));
 }
 
 GLOBALQ_DECL double expected_gain(operator_facts const& op, resolution const& r, schedule_facts const& s,
                                   int vectors) {
-  bool const once = encodes_sums(r, s) && s.one_addition;
+  bool const once = encodes_sums(r.how, s) && s.one_addition;
   if (op.gain == nullptr || !op.evenly_spaced || !op.shares_norm() || vectors < 2 ||
       (s.combines && r.how != method::sum && !once))
     return 1;

@@ -45,10 +45,6 @@ struct bound_terms {
 
 /// Whether each worker encodes its sum again and passes it on to the next.
 GLOBALQ_DECL bool is_chain(schedule_facts const& s, int workers);
-/// Whether sums are encoded again, if the operator rounds.
-inline bool encodes_sums(resolution const& r, schedule_facts const& s) {
-  return r.how == method::requantize || (r.how == method::plain && s.combines);
-}
 /// Whether variance_bound() uses additions.
 GLOBALQ_DECL bool needs_additions(resolution const& r, schedule_facts const& s, int workers);
 
