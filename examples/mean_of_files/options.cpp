@@ -62,10 +62,10 @@ void add_options(CLI::App& app, settings& chosen, texts& text) {
         if (value == "help") throw call_for_operators{};
         text.named = value;
       });
-  app.add_option(
-         "--norm", chosen.words.norm,
-         "linf|l:Q,P|local:Q|power-of-two:linf|power-of-two:local:Q|shared-exponent|two-level|fixed:SCALE; "
-         "Q within a worker, P over workers: 1, 2, .., inf")
+  app.add_option("--norm", chosen.words.norm,
+                 "linf|l:Q,P|local:Q|power-of-two:linf|power-of-two:local:Q|shared-exponent|two-level|fixed:"
+                 "SCALE[:ERROR[:TYPE]]; "
+                 "Q within a worker, P over workers: 1, 2, .., inf")
       ->capture_default_str();
   app.add_option("--bucket", text.bucket, "values that share a norm; 0: the whole vector")
       ->capture_default_str();
@@ -78,7 +78,7 @@ void add_options(CLI::App& app, settings& chosen, texts& text) {
   app.add_option("--rounding", chosen.words.rounding,
                  "stochastic|correlated|nearest|random-shift|correlated-shift; these also with -unshifted")
       ->capture_default_str();
-  app.add_option("--wire", chosen.words.wire, "int8|int16|int32|packed:B|elias|huffman|sparse")
+  app.add_option("--wire", chosen.words.wire, "int8|int16|int32|packed:B|elias|huffman|huffman:16|sparse")
       ->capture_default_str();
   app.add_option("--rotate", text.rotate, "values of the blocks that are rotated at random first; 0: none")
       ->capture_default_str();

@@ -175,7 +175,9 @@ std::string row(std::string_view example) {
     vectors const x = inputs(distributions[k]);
     double const variance = measured(op, x), total = energy(x);
     double bound = plan.theta / workers * total;
-    if (fixed > 0) {  // an absolute step has an absolute bound: delta^2 / 12 per value and worker
+    if (fixed > 0 &&
+        quantizer.facts()
+            .unbiased) {  // an absolute step has an absolute bound: delta^2 / 12 per value and worker
       double const delta = fixed / plan.levels;
       bound = length * delta * delta / 12 / workers;
       omega = theta = "gap^2 / 12";
@@ -269,7 +271,7 @@ variance, or fewer bytes with at most as much; a test measures all operators. Wh
 - **sra** rounds a second time, when the owner of a segment encodes the mean. Of normal values and 16 workers, its variance is about twice
   that of allgather for most operators, 3.5 times for `qsgd:4` and `terngrad`, and more where levels do not suit a mean: 120 times for
   `amq`, which has no zero.
-- **ring** has the bytes and the results of sra where integers are added (`global-uniform` from 8 bits on, `qsdp-grid`). Everywhere else
+- **ring** has the bytes and the results of sra where integers are added (`global-uniform` and `bounded` from 8 bits on, `qsdp-grid`). Everywhere else
   it rounds n times.
 - **tree** rounds 1 + log2 n times, and one worker sends log2 n frames.
 

@@ -30,7 +30,7 @@ namespace gq = globalq;
 
 constexpr std::string_view norms_allowed =
     "use linf, l:Q,P, local:Q, power-of-two:linf, power-of-two:local:Q, shared-exponent, two-level or "
-    "fixed:SCALE, where Q and P are 1 to 64 or inf";
+    "fixed:SCALE[:ERROR[:TYPE]], where Q and P are 1 to 64 or inf";
 constexpr std::string_view levels_allowed =
     "use none, bfloat16, float16, uniform:S, exponential:S, exponential:S:BASE, table:0,..,1, "
     "symmetric:L1,..,1, e2m1, e2m3, "
@@ -49,8 +49,9 @@ using levels_choice = std::variant<gq::levels::uniform<>, gq::levels::exponentia
 using rounding_choice =
     std::variant<gq::rounding::stochastic, gq::rounding::correlated, gq::rounding::random_shift<true>,
                  gq::rounding::random_shift<false>, gq::rounding::nearest>;
-using wire_choice = std::variant<gq::wire::int8, gq::wire::int16, gq::wire::int32, gq::wire::packed<>,
-                                 gq::wire::elias<>, gq::wire::huffman<>, gq::wire::sparse<>>;
+using wire_choice =
+    std::variant<gq::wire::int8, gq::wire::int16, gq::wire::int32, gq::wire::packed<>, gq::wire::elias<>,
+                 gq::wire::huffman<>, gq::wire::huffman<std::int16_t>, gq::wire::sparse<>>;
 using gq::reduce::way;
 
 std::uint32_t read_order(std::string const& value, std::string_view text) {
@@ -86,6 +87,20 @@ format const* format_of(std::string_view name) {
   return nullptr;
 }
 
+/// fixed:SCALE[:ERROR[:TYPE]]
+gq::norm::fixed read_fixed(description const& words) {
+  auto const parts = split(std::string_view{words.norm}.substr(6), ':');
+  gq::norm::fixed norm{real_number("norm", words.norm, parts[0]), words.bucket};
+  if (parts.size() > 1) norm.error.largest = real_number("norm", words.norm, parts[1]);
+  if (parts.size() == 3 && parts[2] == "float16")
+    norm.error.vectors = gq::dtype::float16;
+  else if (parts.size() == 3 && parts[2] == "bfloat16")
+    norm.error.vectors = gq::dtype::bfloat16;
+  else if (parts.size() > 2 && !(parts.size() == 3 && parts[2] == "float32"))
+    refuse("norm", words.norm, "does not end with a type of vectors", "use float32, float16 or bfloat16");
+  return norm;
+}
+
 gq::norm::any read_norm(description const& words) {
   std::string_view text = words.norm;
   if (words.bucket > largest_bucket)
@@ -109,8 +124,7 @@ gq::norm::any read_norm(description const& words) {
   if (text == "linf") return rounded(gq::norm::linf{words.bucket});
   if (text.starts_with("local:"))
     return rounded(gq::norm::local<>{read_order(words.norm, text.substr(6)), words.bucket});
-  if (text.starts_with("fixed:") && !rounds)
-    return gq::norm::fixed{real_number("norm", words.norm, text.substr(6)), words.bucket};
+  if (text.starts_with("fixed:") && !rounds) return read_fixed(words);
   auto const orders = split(text.substr(std::min<std::size_t>(2, text.size())), ',');
   if (text.starts_with("l:") && orders.size() == 2 && !rounds) {  // power-of-two supports only maxima
     std::uint32_t const q = read_order(words.norm, orders[0]);
@@ -137,6 +151,7 @@ wire_choice read_wire(std::string const& text) {
   if (text == "int32") return gq::wire::int32{};
   if (text == "elias") return gq::wire::elias<>{};
   if (text == "huffman") return gq::wire::huffman<>{};
+  if (text == "huffman:16") return gq::wire::huffman<std::int16_t>{};
   if (text == "sparse") return gq::wire::sparse<>{};
   if (text.starts_with("packed:")) {
     std::uint32_t bits = 0;
@@ -144,7 +159,7 @@ wire_choice read_wire(std::string const& text) {
       return gq::wire::packed<>{bits};
   }
   refuse("wire", text, "is not a wire format",
-         "use int8, int16, int32, packed:B with B of 1 to 8 bits, elias, huffman or sparse");
+         "use int8, int16, int32, packed:B with B of 1 to 8 bits, elias, huffman, huffman:16 or sparse");
 }
 
 way read_reduce(std::string const& text) {

@@ -267,6 +267,33 @@ named_operator make_natural_dithering(arguments const& with) {
           "allgather"};
 }
 
+constexpr std::string_view bounded_codes[] = {"fixed", "huffman"};
+constexpr std::string_view bounded_vectors[] = {"float32", "float16", "bfloat16"};
+constexpr parameter bounded_parameters[] = {
+    {"error", "0.001", "a number above 0",
+     "the largest error of a value of the mean, all roundings included"},
+    {"range", "1", "a number above 0",
+     "largest magnitude that a value may have. If a value is larger, all workers report an error"},
+    {"bits", "16", integer_bits.allowed, bits_meaning},
+    {"code", "fixed", "fixed or huffman",
+     "how codes are stored: with a fixed number of bits, or with a code of variable length"},
+    {"vectors", "float32", "float32, float16 or bfloat16",
+     "the type of vectors, if it has 16 bits: the error then includes the rounding of the mean to it"}};
+constexpr std::string_view bounded_examples[] = {"bounded:0.25,range=64", "bounded:0.01,range=64,bits=32",
+                                                 "bounded:0.25,range=64,code=huffman"};
+named_operator make_bounded(arguments const& with) {
+  static_cast<void>(with.real("error", 0.0));
+  static_cast<void>(with.real("range", 0.0));
+  std::string wire = any_wire(with);
+  bool const adds = wire.starts_with("int") && with.one_of("code", bounded_codes) == 0;
+  if (with.one_of("code", bounded_codes) == 1)
+    wire = with.number("bits", 2, 32) > 8 ? "huffman:16" : "huffman";
+  std::string norm = "fixed:" + with.text("range") + ":" + with.text("error");
+  std::size_t const type = with.one_of("vectors", bounded_vectors);
+  if (type != 0) norm.append(":").append(bounded_vectors[type]);
+  return composed(norm, "uniform", "nearest", wire, 0, adds ? "ring" : "sra");
+}
+
 constexpr std::string_view scales[] = {"max", "min-max"};
 constexpr parameter scale_parameter{
     "scale", "max", "max or min-max",
@@ -576,6 +603,12 @@ constexpr entry registry[] = {
      "workers",
      "Markov 2024 (thesis), chapter 5", "delta^2 / 12 per value with shift-back=yes", "",
      qsdp_grid_parameters, qsdp_grid_examples, make_qsdp_grid},
+    {"bounded",
+     "Rounds to the nearest multiple of a step that follows from the error, the range, the number of workers "
+     "and the "
+     "schedule, so that no value of the result differs from the mean by more than the error",
+     "", "no error of a value is above the parameter error", "", bounded_parameters, bounded_examples,
+     make_bounded},
     {"cgx",
      "Divides each bucket by its largest magnitude and rounds the values to evenly spaced levels. Buckets "
      "are "

@@ -24,9 +24,9 @@ namespace {
 constexpr parameter norm_word{
     "norm", "linf",
     "linf, l:Q,P, local:Q, power-of-two:linf, power-of-two:local:Q, shared-exponent, two-level or "
-    "fixed:SCALE",
+    "fixed:SCALE[:ERROR[:TYPE]]",
     "what the values of a bucket are divided by: a norm over all workers, local to each, or fixed; Q and P "
-    "are 1 to 64 or inf"};
+    "are 1 to 64 or inf; with ERROR, levels are such that no value of the mean is wrong by more"};
 constexpr parameter bucket_word{"bucket", "0", "0 to 2^48",
                                 "number of consecutive values that share a scale; 0: the whole vector"};
 constexpr parameter levels_word{
@@ -39,7 +39,8 @@ constexpr parameter rounding_word{
     "stochastic, correlated, nearest, random-shift or correlated-shift, the last two also with -unshifted",
     "nearest is biased and needs feedback; the others are unbiased, and errors of correlated ones partly "
     "cancel between workers"};
-constexpr parameter wire_word{"wire", "int8", "int8, int16, int32, packed:B, elias, huffman or sparse",
+constexpr parameter wire_word{"wire", "int8",
+                              "int8, int16, int32, packed:B, elias, huffman, huffman:16 or sparse",
                               "how codes are stored; B is 1 to 8 bits"};
 constexpr parameter code_word{"code", "fixed", "fixed, elias, huffman or sparse",
                               "a code of variable length for the levels that fit the wire; fixed: none"};
@@ -124,7 +125,9 @@ void set_code(named_operator& op, std::string_view whole, std::string_view value
            "use at most 8 bits, or code=fixed");
   std::string& levels = op.words.levels;
   if (levels.empty()) levels = "uniform";
-  if (levels == "uniform" || levels == "exponential")
+  bool const of_error =
+      op.words.norm.starts_with("fixed:") && op.words.norm.find(':', 6) != std::string::npos;
+  if ((levels == "uniform" || levels == "exponential") && !of_error)
     levels += ":" + std::to_string(levels_that_fit(op.words.wire));
   op.words.wire = value;
 }

@@ -39,7 +39,7 @@ def test_every_operator_gives_all_workers_the_same_bits_near_the_mean():
     for op in globalq.operators():
         if not op.schedule:  # a compressor, which is not unbiased
             continue
-        name = {"alq": "alq:3,levels=0:0.1:1", "amq": "amq:3,multiplier=0.5", "qsdp-grid": "qsdp-grid:4"}.get(op.name, op.name)
+        name = {"alq": "alq:3,levels=0:0.1:1", "amq": "amq:3,multiplier=0.5", "qsdp-grid": "qsdp-grid:4", "bounded": "bounded:0.01,range=4"}.get(op.name, op.name)
         reports = []
 
         def work(w):
