@@ -15,7 +15,7 @@
 namespace evidence {
 namespace {
 
-/// Normal; Student's t with three degrees of freedom; normal at one place in 64, zero elsewhere.
+/// Normal; Student's t with three degrees of freedom; normal at one place in 20, zero elsewhere.
 enum class law { normal, heavy, sparse };
 
 /// The distribution function of Student's t with three degrees of freedom.
@@ -69,7 +69,7 @@ class drawn_model final : public model {
       return vector_;
     }
     for (float& v : vector_) {
-      bool const zero = Law == law::sparse && (Similar ? common : own)() % 64 != 0;
+      bool const zero = Law == law::sparse && (Similar ? common : own)() % 20 != 0;
       v = zero ? 0.0F : static_cast<float>((Similar ? ours * draw(common) : 0) + mine * draw(own));
     }
     return vector_;
@@ -100,11 +100,11 @@ constexpr model_kind table[] = {
     {"normal", "normal values, correlation of workers 0.9", "", 0, 0, make_drawn<law::normal, true>, ""},
     {"heavy", "quantiles of Student's t with three degrees of freedom in random order, correlation 0.9", "",
      0, 0, make_drawn<law::heavy, true>, ""},
-    {"sparse", "one value in 64 is normal, at the same places, correlation 0.9", "", 0, 0,
+    {"sparse", "one value in 20 is normal, at the same places, correlation 0.9", "", 0, 0,
      make_drawn<law::sparse, true>, ""},
     {"independent-normal", "normal values, workers independent", "", 0, 0, make_drawn<law::normal, false>,
      ""},
-    {"independent-sparse", "one value in 64 is normal, workers independent", "", 0, 0,
+    {"independent-sparse", "one value in 20 is normal, workers independent", "", 0, 0,
      make_drawn<law::sparse, false>, ""},
 };
 

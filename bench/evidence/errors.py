@@ -18,7 +18,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "support"), str(HERE)]
 import figures  # noqa: E402
-import report as benchmarks  # noqa: E402  bench/support/report.py: commit and date
+import report as benchmarks  # noqa: E402  bench/support/report.py: commit
 
 RESULTS = HERE / "results/errors.jsonl"
 DOCUMENT = HERE.parents[1] / "docs/evidence-tables.md"
@@ -90,9 +90,9 @@ def measure(program: pathlib.Path, text: list) -> None:
         more = VECTORS[vectors][1] + (["--text", *text] if vectors == "language" and text else [])
         done = subprocess.run([program, "errors", "--transport", "threads", "--model", vectors, "--workers", str(workers), *more, "--exchange",
                                *missing], stdout=subprocess.PIPE, text=True, check=True)
-        about = {"commit": benchmarks.commit(), "date": benchmarks.today()}
+        about = {"commit": benchmarks.commit()}
         with RESULTS.open("a") as file:
-            file.writelines(json.dumps({**json.loads(line), **about}) + "\n" for line in done.stdout.splitlines())
+            file.writelines(json.dumps({**json.loads(line), **about}, separators=(",", ":")) + "\n" for line in done.stdout.splitlines())
         print(f"evidence: errors of {vectors} with {workers} workers: {len(missing)} methods", flush=True)
 
 
@@ -174,10 +174,10 @@ def winners(lines: dict) -> str:
 def rendered(lines: dict) -> str:
     wanted = set(cells())
     lines = {cell: line for cell, line in lines.items() if cell in wanted}
-    commits = sorted({(line["date"], line["commit"]) for line in lines.values()})
+    commits = sorted({f"`{line['commit']}`" for line in lines.values()})
     spread = max(line["spread"] for line in lines.values() if "spread" in line)
     refused = sorted({f"`{plain(line['method'])}`" for line in lines.values() if "refusal" in line})
-    text = (f"{len(lines):,} cells, measured {', '.join(f'{date} at commit `{commit}`' for date, commit in commits)}; the largest relative "
+    text = (f"{len(lines):,} cells, measured at commit {' and '.join(commits)}; the largest relative "
             f"standard error is {100 * spread:.1f} %." + (f" Refused: {', '.join(refused)}." if refused else "") + "\n\n")
     return text + winners(lines) + "\n" + "\n".join(table_of(lines, vectors) for vectors in VECTORS)
 
