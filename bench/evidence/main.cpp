@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// @brief evidence: trains models with every method, or measures the time of their steps; writes one line of JSON for
-/// each.
+/// @brief evidence: trains models with every method, or measures the time of their steps or the errors of their means;
+/// writes one line of JSON for each.
 
 #include "run.hpp"
 
@@ -15,6 +15,7 @@
 #include <torch/torch.h>
 #endif
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -31,6 +32,7 @@ struct options {
   std::vector<std::string> methods;
   std::vector<std::uint64_t> seeds{1};
   replica_setting replica;
+  error_setting errors;
   std::uint64_t rounds = 20, warm_up = 3, every = 5;
   int workers = 4;
   bool quick = false;
@@ -64,8 +66,18 @@ class lines {
   std::ofstream file_;
 };
 
+/// nullptr: a model that trains.
+model_kind const* drawn_of(options const& chosen) {
+  auto const kinds = drawn_kinds();
+  auto const found =
+      std::find_if(kinds.begin(), kinds.end(), [&](model_kind const& k) { return k.name == chosen.model; });
+  return found == kinds.end() ? nullptr : &*found;
+}
+
 model_kind const& kind_of(options const& chosen) {
-  return chosen.replica.values > 0 ? vector_kind() : find_model(chosen.model);
+  if (chosen.replica.values == 0) return find_model(chosen.model);
+  model_kind const* const drawn = drawn_of(chosen);
+  return drawn != nullptr ? *drawn : vector_kind();
 }
 
 json facts(workers const& all, options const& chosen, method const& how, char const* what) {
@@ -112,16 +124,16 @@ bool train_all(workers& all, options const& chosen, std::vector<method> const& m
 }
 
 /// Four significant digits: more are noise, and fill the recorded lines.
-std::vector<double> rounded(std::vector<double> seconds) {
-  for (double& s : seconds) {
+std::vector<double> rounded(std::vector<double> numbers) {
+  for (double& s : numbers) {
     char text[32];
     std::snprintf(text, sizeof text, "%.4g", s);
     s = std::strtod(text, nullptr);
   }
-  return seconds;
+  return numbers;
 }
 
-/// A worker's part of all measurements.
+/// A worker's part of all measurements of time.
 bool time_all(workers& all, options const& chosen, std::vector<method> const& methods, lines* out) {
   replica_setting with = chosen.replica;
   with.seed = chosen.seeds[0];
@@ -145,10 +157,40 @@ bool time_all(workers& all, options const& chosen, std::vector<method> const& me
   return true;
 }
 
+/// A worker's part of all measurements of errors.
+bool compare_all(workers& all, options const& chosen, std::vector<method> const& methods, lines* out) {
+  model_kind const& what = kind_of(chosen);
+  replica_setting with = chosen.replica;
+  with.seed = chosen.seeds[0];
+  with.steps = what.usual_steps;
+  auto const errors = compare(all, what, methods, with, chosen.errors);
+  if (out == nullptr) return true;
+  for (std::size_t k = 0; k < methods.size(); ++k) {
+    error const& e = errors[k];
+    json line{
+        {"what", "error"}, {"model", what.name}, {"method", methods[k].text()}, {"workers", all.size()}};
+    if (!e.refusal.empty()) {
+      line["refusal"] = e.refusal;
+    } else {
+      auto const shown = rounded({e.of_mean, e.of_vectors, e.spread});
+      line["values"] = e.values;
+      line["bytes"] = e.bytes;
+      line["rounds"] = e.rounds;
+      line["error"] = shown[0];
+      line["of_vectors"] = shown[1];
+      line["spread"] = shown[2];
+    }
+    out->write(line);
+  }
+  return true;
+}
+
 void list() {
   for (model_kind const& m : models())
     std::printf("model %-10s %s%s\n", std::string(m.name).c_str(), std::string(m.title).c_str(),
                 m.make == nullptr ? (" (not built: it needs " + std::string(m.needs) + ")").c_str() : "");
+  for (model_kind const& m : drawn_kinds())
+    std::printf("vectors %-18s %s\n", std::string(m.name).c_str(), std::string(m.title).c_str());
   for (std::string const& name : usual_methods()) {
     method const m(name);
     std::printf("%-10s %-28s %s\n", std::string(m.family()).c_str(), name.c_str(),
@@ -187,13 +229,18 @@ int run(int argc, char** argv) {
   constexpr int usage_error = 2, run_error = 3;
   options chosen;
   CLI::App app{
-      "Trains models with every method of averaging gradients, or times their steps. Writes lines of JSON."};
+      "Trains models with every method of averaging gradients, times their steps, or measures the errors of "
+      "their means. Writes lines "
+      "of JSON."};
   app.require_subcommand(1);
   auto* const listing = app.add_subcommand("list", "lists models and methods");
   auto* const training = app.add_subcommand("train", "trains once for each method and seed");
   auto* const timing = app.add_subcommand("time", "times steps, all methods in turn");
-  for (auto* const sub : {training, timing}) {
-    sub->add_option("--model", chosen.model, "digits, residual or language")->capture_default_str();
+  auto* const errors = app.add_subcommand("errors", "measures the squared errors of means");
+  for (auto* const sub : {training, timing, errors}) {
+    sub->add_option("--model", chosen.model,
+                    "digits, residual or language; for errors also the vectors of list")
+        ->capture_default_str();
     sub->add_option("--exchange", chosen.methods,
                     "methods, such as qsgd:4, layers:cgx:4 or float32@native (default: those of list)");
     sub->add_flag("--quick", chosen.quick, "a few methods, and short trainings");
@@ -225,6 +272,24 @@ int run(int argc, char** argv) {
   timing->add_option("--warm-up", chosen.warm_up, "steps before the timed ones")
       ->check(CLI::Range(0, 100000))
       ->capture_default_str();
+  std::uint64_t drawn_values = 65536;
+  errors->add_option("--values", drawn_values, "length of drawn vectors")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 32))
+      ->capture_default_str();
+  errors
+      ->add_option("--from", chosen.errors.from,
+                   "steps of training with exact means before the first measured one")
+      ->capture_default_str();
+  errors->add_option("--spread", chosen.errors.spread, "relative standard error at which a measurement ends")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  errors->add_option("--least-rounds", chosen.errors.least_rounds, "measured steps of each method, at least")
+      ->check(CLI::Range(2, 100000))
+      ->capture_default_str();
+  errors->add_option("--most-rounds", chosen.errors.most_rounds, "measured steps of each method, at most")
+      ->check(CLI::Range(2, 100000))
+      ->capture_default_str();
   try {
     app.parse(argc, argv);
   } catch (CLI::ParseError const& e) {
@@ -234,6 +299,8 @@ int run(int argc, char** argv) {
     list();
     return EXIT_SUCCESS;
   }
+  chosen.errors.draw = drawn_of(chosen) != nullptr;
+  if (errors->parsed() && chosen.errors.draw) chosen.replica.values = drawn_values;
   if (chosen.methods.empty()) chosen.methods = chosen.quick ? quick_methods() : usual_methods();
 
   std::vector<method> methods;
@@ -246,7 +313,7 @@ int run(int argc, char** argv) {
   }
   bool const uses_mpi =
       chosen.transport == "mpi" || (chosen.transport == "auto" && examples::launched_rank());
-  part const todo = training->parsed() ? train_all : time_all;
+  part const todo = training->parsed() ? train_all : (timing->parsed() ? time_all : compare_all);
   try {
     // One thread a worker, because workers share the cores of this machine.
     Kokkos::ScopeGuard const kokkos{

@@ -55,7 +55,7 @@ struct replica_setting {
   int rank = 0, workers = 1;
   std::uint64_t seed = 1;
   std::uint64_t steps = 0;        ///< of the whole training
-  std::uint64_t values = 0;       ///< length of vector_kind(); models ignore it
+  std::uint64_t values = 0;       ///< length of vector_kind() and drawn_kinds(); models ignore it
   std::vector<std::string> text;  ///< files for language models; empty: the documentation of this project
   bool small = false;             ///< use a tiny model, for tests
 };
@@ -77,6 +77,10 @@ model_kind const& find_model(std::string_view name);
 
 /// @brief Not in models(): replica_setting::values random values, which cannot train. It times exchanges alone.
 model_kind const& vector_kind();
+
+/// @brief Not in models(): replica_setting::values values that are drawn anew for every step from known distributions,
+/// to measure errors of means.
+std::span<model_kind const> drawn_kinds();
 
 // Each is defined in its own source.
 std::unique_ptr<model> make_digits(replica_setting const&);

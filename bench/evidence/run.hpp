@@ -2,7 +2,7 @@
 #pragma once
 
 /// @file
-/// @brief evidence: one worker's part of a training, and of a measurement of time.
+/// @brief evidence: one worker's part of a training, and of measurements of time and of errors.
 
 #include "exchange.hpp"
 #include "model.hpp"
@@ -51,5 +51,30 @@ struct timing {
 /// model.
 std::vector<timing> measure(workers& all, model_kind const& what, std::vector<method> const& methods,
                             replica_setting with, std::uint64_t rounds, std::uint64_t warm_up);
+
+/// @brief How to measure errors.
+struct error_setting {
+  std::uint64_t from = 0;  ///< steps of training with exact means before the first round
+  bool draw = true;        ///< new vectors in each round; false: the gradients of one step in all rounds
+  std::uint64_t least_rounds = 8, most_rounds = 400;
+  double spread = 0.02;  ///< a method is measured until its error has this relative standard error, or less
+};
+
+/// @brief The error of the means of one method: averages over rounds, each with other random bits. Valid on rank
+/// 0, except for the refusal.
+struct error {
+  std::string refusal;  ///< why the method could not run; then the other members are empty
+  std::uint64_t values = 0, rounds = 0;
+  std::uint64_t bytes = 0;  ///< of the worker that sends most, in a round in which no levels are learned
+  double of_mean = 0;       ///< ||result - mean||^2 / ||mean||^2
+  double of_vectors = 0;    ///< ||result - mean||^2 / mean over the workers of ||x||^2
+  double spread = 0;        ///< relative standard error of of_mean
+};
+
+/// @brief Measures all methods on the same vectors. Methods that learn levels learn them in the first round, and again
+/// in every tenth.
+/// @determinism  a pure function of its arguments and the number of workers
+std::vector<error> compare(workers& all, model_kind const& what, std::vector<method> const& methods,
+                           replica_setting with, error_setting const& how);
 
 }  // namespace evidence
