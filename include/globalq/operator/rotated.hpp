@@ -21,7 +21,7 @@ namespace GLOBALQ_ABI {
 /// t distribution with 3 degrees of freedom), does nothing on normal vectors, and harms on sparse ones: measure it.
 ///
 /// Works in every call, also native, before any quantizer and in host memory before float32_tail and centered, and in
-/// vector_codec. adapt::quantizers measures its error, so rules can choose it for a layer. Norms are those of rotated vectors, so `norm::fixed`, in host memory only, limits these.
+/// vector_codec and stream_vector_codec. adapt::quantizers measures its error, so rules can choose it for a layer. Norms are those of rotated vectors, so `norm::fixed`, in host memory only, limits these.
 ///
 /// Unbiased if the operator is, up to the rounding of sums in float32 (float64 vectors: float64). The variance is that of the
 /// operator on the rotated vector, whose l2 norm is that of the vector. @n

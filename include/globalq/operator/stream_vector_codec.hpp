@@ -7,6 +7,7 @@
 #include "any_quantizer.hpp"
 #include "detail/make_stream_codec.hpp"
 #include "detail/single_worker.hpp"
+#include "detail/stream_staged_codec.hpp"
 #include "detail/stream_state.hpp"
 #include "vector_codec.hpp"
 
@@ -27,6 +28,31 @@ struct reset_single_worker {
   GLOBALQ_FUNCTION void operator()(std::uint64_t) const {
     *state = initial();
     bucket_scales[0] = fixed_scale;
+  }
+};
+
+/// The bound of values that stages map: no call agrees on one.
+struct bound_of_type {
+  stream_state* state;
+  double top;
+  GLOBALQ_FUNCTION void operator()(std::uint64_t) const { state->agreed.top = top; }
+};
+
+/// Adds decoded values of stages' type to a vector.
+struct add_mapped_values {
+  const_vector x;
+  mutable_vector to;
+  kernel::agreed_call* agreed;
+  GLOBALQ_FUNCTION void operator()(std::uint64_t i) const {
+    bool lost = false;
+    if (to.type == dtype::float64) {
+      double& y = static_cast<double*>(to.data)[i];
+      y += static_cast<double const*>(x.data)[i];
+      lost = !is_finite(y);
+    } else {
+      lost = kernel::store<1, true>(to, i, 1, store_scale(), static_cast<float const*>(x.data) + i);
+    }
+    if (lost) Kokkos::atomic_or(&agreed->faults, static_cast<std::uint32_t>(kernel::out_of_range));
   }
 };
 
@@ -119,16 +145,12 @@ class stream_vector_codec {
  public:
   using memory_space = typename Space::memory_space;
 
-  /// @param op      a quantizer; on Kokkos::Cuda also any_quantizer
+  /// @param op      a quantizer; on Kokkos::Cuda also any_quantizer, and stages that have a form for it, such as rotated
   /// @param stream  runs all work of the codec
   /// @throws configuration_error when the policies do not fit together
   template <class Operator>
   explicit stream_vector_codec(Operator const& op, Space const& stream = Space())
       : on_(stream, "stream_vector_codec"), facts_(detail::codec_facts(op)) {
-    if (!facts_.chain.empty())
-      throw configuration_error(
-          "globalq: stream_vector_codec: " + facts_.name +
-          ": stages are supported in host memory and in calls; use vector_codec, or a call");
     detail::resolution const r = detail::resolve_single_worker(facts_);
     levels_ = r.size;
     codec_ = detail::make_codec(op, facts_, r, on_);
@@ -161,7 +183,7 @@ class stream_vector_codec {
           {"globalq: stream_vector_codec: ", length,
            " values are more than 2^48 - 1, the most of a frame; encode parts of the vector"});
     detail::codec_call sized;
-    sized.x.type = type;
+    sized.x.type = maps() ? detail::mapped_type(type) : type;
     codec_->note(sized);
     return codec_->frame_bytes({0, length}, 1);
   }
@@ -249,19 +271,22 @@ class stream_vector_codec {
   void encode_at(V const& x, encoding_key key, detail::call_step step, Frame const& frame) {
     auto const* const data = detail::data_of<memory_space>(x);
     std::uint64_t const length = detail::size_of_vector(x);
-    dtype const type = dtype_of<detail::value_of<V const>>::value;
+    dtype const own = dtype_of<detail::value_of<V const>>::value,
+                type = maps() ? detail::mapped_type(own) : own;
     std::span<std::byte> const out = bytes_of(frame);
     std::uint64_t const buckets = buckets_of(length);
     bool const measures = codec_->measures(type);
+    if (maps()) expect_room(mapped_, length, type);
     if (length != 0 && on_.capturing() && !measures &&
         (buckets * sizeof(norm::statistic) > statistics_memory_.capacity() ||
          !tree_.holds(length, facts_.bucket, facts_.q)))
       kernel::refuse_unprepared_capture(on_.operation());
     on_.expect_own_device("stream_vector_codec", data, length);
     on_.expect_own_device("stream_vector_codec", out.data(), out.size());
-    begin({data, type}, {nullptr, type}, length, key, step, out.size());
+    begin({data, own}, {nullptr, type}, length, key, step, out.size());
     if (length == 0) return;
     segment const all{0, length};
+    if (maps()) call_.x = enter(all, type);
     if (measures) {
       unsent const one{all, out};
       codec_->begin(call_);
@@ -269,7 +294,7 @@ class stream_vector_codec {
     } else {
       auto* const statistics = statistics_memory_.get_values<norm::statistic>(buckets);
       auto const enqueue_statistics = [&](auto const& then) {
-        norm::enqueue_statistics(on_, {data, type}, length, facts_.bucket, facts_.q, tree_, statistics,
+        norm::enqueue_statistics(on_, call_.x, length, facts_.bucket, facts_.q, tree_, statistics,
                                  &state_->top, then);
       };
       detail::scale_single_worker const scale{
@@ -310,20 +335,58 @@ class stream_vector_codec {
       in = in.first(in.size() - more);
     on_.expect_own_device("stream_vector_codec", data, length);
     on_.expect_own_device("stream_vector_codec", in.data(), in.size());
-    begin({nullptr, type}, {data, type}, length, key, step, cut ? need : in.size());
+    dtype const decoded = maps() ? detail::mapped_type(type) : type;
+    bool const apart = maps() && (adds || decoded != type);
+    if (apart) expect_room(decoded_, length, decoded);
+    begin({nullptr, decoded}, {data, type}, length, key, step, cut ? need : in.size());
     if (length == 0) return;
+    if (maps()) note_bound(decoded);
+    if (apart) call_.y = {decoded_.get(length * size_of(decoded)).data(), decoded};
     if (std::uint64_t const buckets = buckets_of(length); facts_.fixed_scale > 0 && buckets > 1)
       on_.items(buckets,
                 detail::find_bucket_scales{state_, nullptr, facts_.q, type, bucket_scales_, nullptr});
     call_.settled = facts_.local;  // scales come with the frame
     codec_->begin(call_);
     source const one{in, 1, static_cast<int>(key.worker)};
-    if (adds)
+    if (adds && !apart)
       codec_->add_decoded({0, length}, {&one, 1});
     else
       codec_->finish({0, length}, {&one, 1});
+    if (apart) leave(adds, {data, type});
     on_.items(1, detail::conclude_decode{state_, step, report_.word()});
     reset_ = bucket_scales_;
+  }
+
+  bool maps() const { return !facts_.chain.empty(); }
+
+  /// Throws during the capture of a graph if memory for mapped values would have to be allocated.
+  void expect_room(byte_buffer const& room, std::uint64_t length, dtype type) const {
+    if (on_.capturing() && room.capacity() < length * size_of(type))
+      kernel::refuse_unprepared_capture(on_.operation());
+  }
+
+  void note_bound(dtype type) { on_.items(1, detail::bound_of_type{state_, detail::largest_mapped(type)}); }
+
+  /// Maps the vector of the call by the stages.
+  const_vector enter(segment all, dtype type) {
+    note_bound(type);
+    mutable_vector const room{mapped_.get(all.count * size_of(type)).data(), type};
+    const_vector x = call_.x;
+    if (x.type != type) {
+      on_.items(all.count, detail::widen_values{x, 0, static_cast<float*>(room.data)});
+      x = {room.data, type};
+    }
+    codec_->enter(call_, x, all, room);
+    return {room.data, type};
+  }
+
+  /// Converts the decoded vector of the call to the type of another one, or adds it there.
+  void leave(bool adds, mutable_vector y) {
+    const_vector const x{call_.y.data, call_.y.type};
+    if (adds)
+      on_.items(call_.length, detail::add_mapped_values{x, y, call_.agreed});
+    else
+      on_.items(call_.length, detail::narrow_values{static_cast<float const*>(x.data), 0, y, call_.agreed});
   }
 
   void begin(const_vector x, mutable_vector y, std::uint64_t length, encoding_key key, detail::call_step step,
@@ -434,6 +497,7 @@ class stream_vector_codec {
   byte_buffer state_memory_{on_.memory()};
   byte_buffer scales_memory_{on_.memory()};
   byte_buffer statistics_memory_{on_.memory()};
+  byte_buffer mapped_{on_.memory()}, decoded_{on_.memory()};  ///< with stages
   norm::statistics_memory tree_{on_.memory()};
   detail::stream_state* state_ = nullptr;
   double* bucket_scales_ = nullptr;

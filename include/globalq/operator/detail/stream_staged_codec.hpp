@@ -56,6 +56,7 @@ class stream_staged_codec final : public operator_codec {
   }
 
   void set_levels(levels::detail::level_table const& levels) override { inner_->set_levels(levels); }
+  double extent() const override { return inner_->extent(); }
 
   void enter(codec_call const& c, const_vector x, segment part, mutable_vector to) override {
     map_->enter(call_of(c, to.type), x, part, to);
