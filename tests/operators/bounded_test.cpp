@@ -25,7 +25,7 @@
 
 namespace gq = globalq;
 
-namespace {
+namespace bounded_test {
 
 using gq::dtype;
 using testing::HasSubstr;
@@ -184,8 +184,6 @@ int expect_bounded(bounded_operator const& b, Schedule const& schedule, int n, s
   }
   return 1;
 }
-
-}  // namespace
 
 TYPED_TEST(Bounded, no_value_differs_by_more_on_any_schedule) {
   using T = TypeParam;
@@ -423,3 +421,5 @@ TEST(Bounded, nan_and_infinity_are_reported) {
     for (auto const& text : texts) EXPECT_THAT(text, HasSubstr("rank 2 contains NaN or infinity"));
   }
 }
+
+}  // namespace bounded_test
