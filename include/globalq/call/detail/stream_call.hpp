@@ -158,8 +158,8 @@ class stream_call {
     if (!known) on_.items(1, reset_state{state_});
     double* const bucket_scales = scales_memory_.get_values<double>(std::max<std::uint64_t>(buckets, 1));
     bool const enters = !setup_.facts.chain.empty();
-    // the decision also settles the scale of a whole vector
-    double const extent = scale_rule(setup_.facts, x.type).by_bucket ? 0.0 : codec_->extent();
+    // the decision also settles the scale of a whole vector, unless stages map it later
+    double const extent = enters || scale_rule(setup_.facts, x.type).by_bucket ? 0.0 : codec_->extent();
     bool const settles = extent > 0;
     codec_call c;
     c.x = x;
