@@ -11,6 +11,7 @@
 #include "take_turns.hpp"
 #include "three_halves.hpp"
 
+#include <globalq/check/operator.hpp>
 #include <globalq/policies.hpp>
 
 #include <cmath>
@@ -22,15 +23,18 @@ namespace gq = globalq;
 
 namespace {
 
-constexpr int workers = 4, steps = 4000;
+constexpr int workers = 4, steps = 10;
 constexpr std::size_t length = 300;
+
+//! [custom-operator]
+gq::quantizer const op{three_halves{.bucket = 100}, minifloat<3, 1>{}, dithered{}, network_order{},
+                       minifloat_sum<3, 1>{}};
+//! [custom-operator]
 
 /// Averages a fixed vector of every worker in every step; returns each worker's results, step after step.
 std::vector<std::vector<float>> run(std::vector<std::vector<float>> const& input) {
   std::vector<std::vector<float>> results(workers);
   //! [custom-use]
-  gq::quantizer const op{three_halves{.bucket = 100}, minifloat<3, 1>{}, dithered{}, network_order{},
-                         minifloat_sum<3, 1>{}};
   letters all;
   auto const work = [&](int rank) {
     mailbox endpoint(all, rank, workers);
@@ -86,24 +90,15 @@ int main() {
       return EXIT_FAILURE;
     }
 
-  // Each coordinate's mean over the steps is the mean of the inputs, within six of its standard deviations.
-  double worst = 0;
-  for (std::size_t i = 0; i < length; ++i) {
-    double exact = 0, sum = 0, squares = 0;
-    for (auto const& x : input) exact += static_cast<double>(x[i]) / workers;
-    for (std::size_t step = 0; step < steps; ++step) {
-      double const error = static_cast<double>(results[0][step * length + i]) - exact;
-      sum += error / steps;
-      squares += error * error / steps;
-    }
-    double const deviation = std::sqrt(std::max(squares - sum * sum, 0.0) / steps);
-    worst = std::max(worst, std::fabs(sum) / (deviation + 1e-7));
-  }
   if (!take_turns_sums_up(input)) {
     std::cerr << "values were lost on the way\n";
     return EXIT_FAILURE;
   }
-  std::cout << "identical on " << workers << " workers; of " << length << " coordinates the most biased lies "
-            << worst << " standard deviations from its mean over " << steps << " steps\n";
-  return worst < 6 ? EXIT_SUCCESS : EXIT_FAILURE;
+  //! [custom-check]
+  gq::check::report const own = gq::check::all(op);
+  std::cout << own.text();
+  //! [custom-check]
+  gq::check::report const over_funnel = gq::check::unbiased(op, {}, funnel{});
+  std::cout << over_funnel.text();
+  return own.passed() && over_funnel.passed() ? EXIT_SUCCESS : EXIT_FAILURE;
 }

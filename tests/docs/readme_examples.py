@@ -17,7 +17,7 @@ import sys
 import textwrap
 
 COPIES = ("docs/start.md", "docs/trainer.md", "docs/composing.md", "docs/extending.md", "docs/layers.md", "docs/learned_levels.md",
-          "docs/model.md", "docs/nccl.md", "docs/telemetry.md", "examples/torch_trainer/README.md")
+          "docs/model.md", "docs/nccl.md", "docs/telemetry.md", "docs/unbiased.md", "examples/torch_trainer/README.md")
 MIXED = ("docs/benchmarking.md",)
 SHOWN = ("examples/first_mean", "examples/device_mean", "examples/trainer_calls", "examples/custom_policy", "examples/compiled_once",
          "examples/benchmark_operator", "examples/layer_calls", "examples/nccl_trainer")

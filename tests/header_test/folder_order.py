@@ -32,7 +32,7 @@ call
 collective
 train/learn
 train/adapt
-baseline model bench
+baseline model bench check
 named
 """
 
