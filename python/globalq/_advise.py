@@ -37,7 +37,7 @@ def advise(workers, layers=(), gradient=None, *, max_error=0.05, max_bound=float
                None: synthetic values with heavy tails and unlike scales
     max_error  largest squared error of the mean, relative to the mean squared norm of the gradients
     max_bound  largest bound on that error, theta of plan()
-    operators  names to compare; empty: a default list
+    operators  to compare; empty: a default list
     bandwidth  of the network to predict for, in bytes per second and worker; None: measure
     latency    with a bandwidth: seconds until a short message arrives
     """
@@ -45,9 +45,12 @@ def advise(workers, layers=(), gradient=None, *, max_error=0.05, max_bound=float
     for name, value in (("max_error", max_error), ("max_bound", max_bound), ("bandwidth", bandwidth), ("latency", latency)):
         if value is not None and c.seconds(name, value) == 0:  # C takes 0 as the default
             raise c.ConfigurationError(f"globalq: advise: {name} is 0; give a number above 0")
+    if not isinstance(operators, str):
+        operators = " ".join(",".join(each.split()) for each in operators)
     settings = c.AdviceSettings(max_error=c.seconds("max_error", max_error), max_bound=c.seconds("max_bound", max_bound),
-                                operators=c.text("operators", operators if isinstance(operators, str) else " ".join(operators)), count=c.number("workers", workers, 1, 2**31 - 1)
-                                if alone else 0, bandwidth=0 if bandwidth is None else c.seconds("bandwidth", bandwidth),
+                                operators=c.text("operators", operators),
+                                count=c.number("workers", workers, 1, 2**31 - 1) if alone else 0,
+                                bandwidth=0 if bandwidth is None else c.seconds("bandwidth", bandwidth),
                                 latency=c.seconds("latency", latency))
     pairs = [x if isinstance(x, tuple) else (str(k), x) for k, x in enumerate(layers)]
     array, keep = layer_array([(name, (length,)) for name, length in pairs])

@@ -773,6 +773,11 @@ named_operator read_operator(std::string_view text) {
     refuse("operator", text, "is not an operator",
            "use one of " + names() + ", or words such as norm=local:inf bucket=128 wire=packed:4");
   divided const parts = divide(text, of == nullptr ? std::span<parameter const>{} : of->parameters);
+  if (of == nullptr && !parts.sets("norm") &&
+      !parts.sets("levels"))  // a part of a list that was cut at a space
+    refuse("operator", text, "has no name and sets neither norm nor levels",
+           "begin with a name, or set one of these; in a list of operators, put commas instead of spaces "
+           "inside each");
   globalq::float_environment const exact;
   try {
     named_operator chosen = named(text, parts, of);

@@ -318,6 +318,7 @@ TEST(OperatorNames, a_refusal_says_what_would_be_right) {
   EXPECT_THAT(refusal("cgx:4 rotate=64 rotate=64"), HasSubstr("sets rotate twice"));
   EXPECT_THAT(refusal("cgx:4 rotation=64"),
               HasSubstr("has no parameter \"rotation\"; its parameters are bits, "));
+  EXPECT_THAT(refusal("rotate=64"), HasSubstr("put commas instead of spaces"));
   EXPECT_THAT(refusal("norm=linf 512"), HasSubstr("contains \"512\", which is no word of an operator"));
   EXPECT_THAT(refusal("buckets=2"), HasSubstr("word=value of norm, bucket, levels, "));
   EXPECT_THAT(refusal("levels=none rotate=8"), HasSubstr("has no meaning with levels none"));

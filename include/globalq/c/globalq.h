@@ -348,8 +348,8 @@ typedef struct globalq_chooser_settings {
   char const* rule; /**< "lgreco": the fewest bytes within the budget; "kmeans": CGX's rule; NULL: "lgreco" */
   char const* reference; /**< initial operator of all layers; NULL: "cgx:4" */
   double alpha; /**< the budget is alpha times the squared error of the reference in all layers; 0: 1 */
-  /** Operators separated by spaces, from few bits to many, including the reference. NULL: the reference with 2 to 8 bits in buckets of
-   * 1024 to 64 values, as in CGX. */
+  /** Operators separated by spaces, with commas inside each, from few bits to many, including the reference. NULL: the reference with 2
+   * to 8 bits in buckets of 1024 to 64 values, as in CGX. */
   char const* candidates;
 } globalq_chooser_settings;
 
@@ -390,8 +390,9 @@ typedef struct globalq_advice_settings {
   size_t size; /**< sizeof(globalq_advice_settings), set by the caller */
   double
       max_error; /**< largest squared error of the mean, relative to the mean squared norm of the gradients; 0: 0.05 */
-  double max_bound;      /**< largest bound on that error, theta of globalq_plan; 0: any */
-  char const* operators; /**< names to compare, separated by spaces; NULL: a default list */
+  double max_bound; /**< largest bound on that error, theta of globalq_plan; 0: any */
+  char const*
+      operators; /**< to compare, separated by spaces, with commas inside an operator; NULL: a default list */
   double
       bandwidth; /**< of the network to predict for, in bytes per second and worker; 0: measure the network of the workers */
   double latency; /**< with a bandwidth: seconds until a short message arrives; 0: 20e-6 */
