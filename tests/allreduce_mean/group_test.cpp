@@ -301,7 +301,7 @@ TEST(Group, with_a_value_beyond_a_fixed_scale_is_an_error_on_all) {
     mean(gq::vector_group{}.add(x).add(y), 0);
   });
   for (std::string const& text : texts)
-    EXPECT_THAT(text, testing::HasSubstr("a value is 1.500000 times the scale of norm::fixed"));
+    EXPECT_THAT(text, testing::HasSubstr("a value is 1.5 times the scale of norm::fixed"));
 }
 
 TEST(Group, may_use_all_steps_and_none_beyond) {
