@@ -20,21 +20,18 @@ namespace {
 /// The text of a thread's last error, in a fixed array, so that it can be stored when memory is exhausted.
 thread_local std::array<char, 2048> last_error{};
 
-/// The line of a parameter.
-std::string line_of(gq::named::parameter const& p) {
-  std::string text{p.name};
-  return text.append("=")
-      .append(p.usual)
-      .append(": ")
-      .append(p.meaning)
-      .append(" (")
-      .append(p.allowed)
-      .append(")\n");
-}
-
+/// Parameters or words, one per line.
 std::string parameters_of(std::span<gq::named::parameter const> all) {
   std::string text;
-  for (gq::named::parameter const& p : all) text += line_of(p);
+  for (gq::named::parameter const& p : all)
+    text.append(p.name)
+        .append("=")
+        .append(p.usual)
+        .append(": ")
+        .append(p.meaning)
+        .append(" (")
+        .append(p.allowed)
+        .append(")\n");
   return text;
 }
 
@@ -136,11 +133,7 @@ char const* globalq_instructions() {
 
 globalq_status globalq_words(char const** found) {
   return guarded([&] {
-    static std::string const text = [] {
-      std::string all;
-      for (gq::named::parameter const& each : gq::named::words_of_operators()) all += line_of(each);
-      return all;
-    }();
+    static std::string const text = parameters_of(gq::named::words_of_operators());
     expect("globalq_words", "found", found) = text.c_str();
   });
 }

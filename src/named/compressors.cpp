@@ -5,8 +5,9 @@
 
 #include <globalq/named/compressors.hpp>
 
+#include <globalq/named/text.hpp>
+
 #include <algorithm>
-#include <charconv>
 #include <iterator>
 
 namespace GLOBALQ_ABI::named {
@@ -47,11 +48,8 @@ std::optional<named_compressor> read_compressor(std::string_view text) {
     chosen.rank = static_cast<int>(with.number("rank", 1, 256));
   }
   chosen.name = std::string{found->name} + ":" + std::string{found->parameters[0].name} + "=";
-  char digits[40];  // equal numbers have equal names, however they were written
-  auto const [end, error] = found->name == "top-k"
-                                ? std::to_chars(digits, digits + sizeof digits, chosen.density)
-                                : std::to_chars(digits, digits + sizeof digits, chosen.rank);
-  chosen.name.append(digits, end);
+  // equal numbers have equal names, however they were written
+  chosen.name += found->name == "top-k" ? shortest(chosen.density) : shortest(chosen.rank);
   return chosen;
 }
 

@@ -14,10 +14,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <iterator>
 #include <stdexcept>
-#include <system_error>
 
 namespace GLOBALQ_ABI::named {
 
@@ -139,7 +137,6 @@ std::string any_wire(arguments const& with) {
   return bits >= 8 ? "int" + std::to_string(bits) : "packed:" + std::to_string(bits);
 }
 
-std::string wire_of_bits(std::uint64_t bits) { return bits == 8 ? "int8" : "packed:" + std::to_string(bits); }
 std::string short_wire(arguments const& with) { return wire_of_bits(with.number("bits", 2, 8)); }
 
 std::string order_word(arguments const& with, std::string_view name) {
@@ -156,12 +153,7 @@ std::string sized(std::string name, arguments const& with) {
 
 std::string joined(std::string const& first, std::span<double const> numbers) {
   std::string text = first;
-  for (double const each : numbers) {
-    char digits[40];  // the shortest text that reads back as the same number
-    auto const [end, error] = std::to_chars(digits, digits + sizeof digits, each);
-    if (error != std::errc{}) throw std::logic_error{"named: a number does not fit"};
-    text.append(text.back() == ':' ? "" : ",").append(digits, end);
-  }
+  for (double const each : numbers) text.append(text.back() == ':' ? "" : ",").append(shortest(each));
   return text;
 }
 
@@ -254,17 +246,15 @@ constexpr std::string_view natural_compression_examples[] = {"natural-compressio
                                                              "natural-compression:local"};
 named_operator make_natural_compression(arguments const& with) {
   bool const local = with.one_of("scale", scopes) == 1;
-  return {{local ? "power-of-two:local:inf" : "power-of-two:linf", "exponential", "stochastic", "int8",
-           "auto", bucket_in(with)},
-          "allgather"};
+  return composed(local ? "power-of-two:local:inf" : "power-of-two:linf", "exponential", "stochastic", "int8",
+                  bucket_in(with), "allgather");
 }
 
 constexpr parameter natural_dithering_parameters[] = {four_bits, bucket_of("0"), order_of("inf"), all_levels};
 constexpr std::string_view natural_dithering_examples[] = {"natural-dithering:4", "natural-dithering:4,q=2"};
 named_operator make_natural_dithering(arguments const& with) {
-  return {{"local:" + order_word(with, "q"), sized("exponential", with), "stochastic", short_wire(with),
-           "auto", bucket_in(with)},
-          "allgather"};
+  return composed("local:" + order_word(with, "q"), sized("exponential", with), "stochastic",
+                  short_wire(with), bucket_in(with), "allgather");
 }
 
 constexpr std::string_view bounded_codes[] = {"fixed", "huffman"};
@@ -440,11 +430,8 @@ std::uint64_t rotated_block_in(arguments const& with) {
 /// The words of levels without zero.
 std::string in_words(globalq::levels::symmetric const& levels) {
   std::string text = "symmetric:";
-  for (std::uint32_t k = 1; k <= levels.size(); ++k) {
-    char digits[40];  // the shortest text that reads back as the same float32
-    text.append(k == 1 ? "" : ",")
-        .append(digits, std::to_chars(digits, digits + sizeof digits, levels.value(k)).ptr);
-  }
+  for (std::uint32_t k = 1; k <= levels.size(); ++k)
+    text.append(k == 1 ? "" : ",").append(shortest(levels.value(k)));
   return text;
 }
 
@@ -781,10 +768,7 @@ named_operator read_operator(std::string_view text) {
   globalq::float_environment const exact;
   try {
     named_operator chosen = named(text, parts, of);
-    for (auto const& [word, value] : parts.words)
-      if (word->says.name != "code") word->set(chosen, text, value);
-    for (auto const& [word, value] : parts.words)  // it depends on the levels and the wire
-      if (word->says.name == "code") word->set(chosen, text, value);
+    for (auto const& [word, value] : parts.words) word->set(chosen, text, value);
     description& words = chosen.words;
     if (words.feedback > 0 && words.rounding == "stochastic" && !parts.sets("rounding"))
       words.rounding = "nearest";

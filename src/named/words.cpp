@@ -10,7 +10,6 @@
 #include <globalq/schedule/any.hpp>
 
 #include <algorithm>
-#include <charconv>
 
 namespace GLOBALQ_ABI::named {
 namespace {
@@ -110,10 +109,6 @@ double real(std::string_view whole, parameter const& says, std::string_view valu
     refuse_value(whole, says.name, value, says.allowed);
   return number;
 }
-std::string digits(double number) {
-  char text[40];  // the shortest text that reads back as the same number
-  return {text, std::to_chars(text, text + sizeof text, number).ptr};
-}
 
 void set_code(named_operator& op, std::string_view whole, std::string_view value) {
   if (value != "elias" && value != "huffman" && value != "sparse") {
@@ -134,7 +129,10 @@ void set_code(named_operator& op, std::string_view whole, std::string_view value
 
 constexpr std::string_view learned[] = {"none", "levels", "multiplier"};
 
-// in the order in which they are written, except that code changes the wire, so that it is read last
+constexpr std::string_view always_written[] = {"norm", "levels", "rounding",
+                                               "wire"};  // unless levels are floats
+
+// in the order in which they are written
 constexpr word all_words[] = {
     text_word<&description::norm, norm_word>,
     number_word<&description::bucket, bucket_word>,
@@ -161,7 +159,7 @@ constexpr word all_words[] = {
        if (value.empty()) refuse_value(whole, "second", value, second_word.allowed);
        if (is_number(value, bits)) {
          if (bits < 2 || bits > 8) refuse_value(whole, "second", value, second_word.allowed);
-         op.words.second = bits == 8 ? "int8" : "packed:" + std::to_string(bits);
+         op.words.second = wire_of_bits(bits);
        } else {
          op.words.second = value;
        }
@@ -171,12 +169,12 @@ constexpr word all_words[] = {
      [](named_operator& op, std::string_view whole, std::string_view value) {
        op.words.feedback = real(whole, feedback_word, value, 1);
      },
-     [](named_operator const& op) { return digits(op.words.feedback); }},
+     [](named_operator const& op) { return shortest(op.words.feedback); }},
     {clip_word,
      [](named_operator& op, std::string_view whole, std::string_view value) {
        op.clip = real(whole, clip_word, value, 1e300);
      },
-     [](named_operator const& op) { return digits(op.clip); }},
+     [](named_operator const& op) { return shortest(op.clip); }},
     {learn_word,
      [](named_operator& op, std::string_view whole, std::string_view value) {
        auto const found = std::find(std::begin(learned), std::end(learned), value);
@@ -204,6 +202,8 @@ word const* find(std::string_view name) {
 }
 
 }  // namespace
+
+std::string wire_of_bits(std::uint64_t bits) { return bits == 8 ? "int8" : "packed:" + std::to_string(bits); }
 
 std::uint32_t levels_that_fit(std::string_view wire) {
   std::uint32_t bits = 8;
@@ -238,7 +238,7 @@ divided divide(std::string_view text, std::span<parameter const> parameters) {
   if (text.starts_with(' ') || text.ends_with(' '))
     refuse("operator", text, "begins or ends with a space", "leave the space out");
   divided found;
-  bool has_name = !leading_name(text).empty();
+  bool const has_name = !leading_name(text).empty();
   bool first = has_name;
   for (std::string_view const part : split(text, ' ')) {
     if (part.empty()) continue;   // several spaces
@@ -269,6 +269,9 @@ divided divide(std::string_view text, std::span<parameter const> parameters) {
       first = false;
     }
   }
+  // code depends on the levels and the wire, so it is read last
+  std::ranges::stable_partition(found.words,
+                                [](auto const& each) { return each.first->says.name != "code"; });
   return found;
 }
 
@@ -277,8 +280,9 @@ std::string words_of(named_operator const& op) {
   std::string text;
   for (word const& each : all_words) {
     std::string const value = each.get(op);
-    bool const part = &each - all_words < 5 && each.says.name != "bucket";  // norm, levels, rounding and wire
-    if (value == each.get(usual) && !(part && !are_floats(op.words.levels))) continue;
+    bool const always = !are_floats(op.words.levels) &&
+                        std::ranges::find(always_written, each.says.name) != std::end(always_written);
+    if (value == each.get(usual) && !always) continue;
     text.append(text.empty() ? "" : " ").append(each.says.name).append("=").append(value);
   }
   return text;

@@ -36,6 +36,9 @@ struct divided {
 /// norm= or levels= before it.
 divided divide(std::string_view text, std::span<parameter const> parameters);
 
+/// The wire of fixed width of 2 to 8 bits.
+std::string wire_of_bits(std::uint64_t bits);
+
 /// The number of levels above zero that fit codes of a wire; 127 of those wider than 8 bits.
 std::uint32_t levels_that_fit(std::string_view wire);
 

@@ -58,6 +58,13 @@ inline double real_number(std::string_view option, std::string_view value, std::
   return number;
 }
 
+/// @brief The shortest text that reads back as the same number.
+template <class Number>
+std::string shortest(Number number) {
+  char text[40];
+  return {text, std::to_chars(text, text + sizeof text, number).ptr};
+}
+
 /// @brief Splits a text at separators; one part if there is none.
 inline std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
