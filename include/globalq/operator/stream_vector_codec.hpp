@@ -370,14 +370,8 @@ class stream_vector_codec {
   /// Maps the vector of the call by the stages.
   const_vector enter(segment all, dtype type) {
     note_bound(type);
-    mutable_vector const room{mapped_.get(all.count * size_of(type)).data(), type};
-    const_vector x = call_.x;
-    if (x.type != type) {
-      on_.items(all.count, detail::widen_values{x, 0, static_cast<float*>(room.data)});
-      x = {room.data, type};
-    }
-    codec_->enter(call_, x, all, room);
-    return {room.data, type};
+    return detail::enter_stages(on_, *codec_, call_, all,
+                                {mapped_.get(all.count * size_of(type)).data(), type});
   }
 
   /// Converts the decoded vector of the call to the type of another one, or adds it there.

@@ -250,14 +250,8 @@ class stream_call {
   const_vector enter(codec_call const& c, segment brought) {
     auto const timed = meter_.enter(phase::norm);
     dtype const type = mapped_type(c.x.type);
-    mutable_vector const room{mapped_memory_.get(c.length * size_of(type)).data(), type};
-    const_vector x = c.x;
-    if (x.type != room.type) {
-      on_.items(brought.count, widen_values{x, brought.first, static_cast<float*>(room.data)});
-      x = {room.data, room.type};
-    }
-    codec_->enter(c, x, brought, room);
-    const_vector const mapped{room.data, room.type};
+    const_vector const mapped =
+        enter_stages(on_, *codec_, c, brought, {mapped_memory_.get(c.length * size_of(type)).data(), type});
     std::uint64_t const bucket = setup_.facts.bucket;
     norm::enqueue_statistics(on_, at(mapped, brought.first), brought.count, bucket, setup_.inner_order(),
                              tree_, statistics_ + (bucket == 0 ? 0 : brought.first / bucket),

@@ -9,6 +9,7 @@
 #include "../../kernel/load_store.hpp"
 #include "../../kernel/stream.hpp"
 #include "../../kernel/stream_reduction.hpp"
+#include "operator_codec.hpp"
 
 #include <iostream>
 #include <utility>
@@ -111,6 +112,21 @@ struct widen_values {
     to[first + i] = *kernel::load<1>(x, first + i, 1, 0, buffer);
   }
 };
+
+/// Enqueues the stages of an operator for a part of the vector of a call.
+/// @param room  for mapped values
+/// @returns the mapped vector
+template <class Space>
+const_vector enter_stages(kernel::stream_executor<Space> const& on, operator_codec& codec,
+                          codec_call const& c, segment part, mutable_vector room) {
+  const_vector x = c.x;
+  if (x.type != room.type) {
+    on.items(part.count, widen_values{x, part.first, static_cast<float*>(room.data)});
+    x = {room.data, room.type};
+  }
+  codec.enter(c, x, part, room);
+  return {room.data, room.type};
+}
 
 /// Computes factors from the scale of the whole vector, for the following kernels.
 struct settle_scales {
