@@ -80,6 +80,11 @@ class Bytes(ctypes.Structure):
     _fields_ = [("bytes", c_char_p), ("size", c_size_t)]
 
 
+class Label(Sized):
+    _fields_ = [("size", c_size_t), ("operator_name", c_char_p), ("length", c_uint64), ("type", c_int), ("seed", c_uint64),
+                ("step", c_uint64), ("worker", c_uint32)]
+
+
 class Plan(Sized):
     _fields_ = [("size", c_size_t), ("rounding_steps", c_int), ("levels", c_uint32), ("bytes_sent", c_uint64),
                 ("bytes_are_most", c_int), ("bits_per_value", c_double), ("theta", c_double), ("iterations_factor", c_double),
@@ -115,6 +120,10 @@ FUNCTIONS = {
     "globalq_error": (c_char_p,),
     "globalq_operator_at": (c_int, c_size_t, POINTER(Operator)),
     "globalq_words": (c_int, POINTER(c_char_p)),
+    "globalq_operator_words": (c_int, c_char_p, POINTER(c_char_p)),
+    "globalq_encode": (c_int, c_char_p, POINTER(Vector), c_uint64, c_uint64, c_uint32, c_void_p, POINTER(c_size_t)),
+    "globalq_read_label": (c_int, c_char_p, c_size_t, POINTER(Label)),
+    "globalq_decode": (c_int, c_char_p, c_char_p, c_size_t, POINTER(Vector), c_int),
     "globalq_threads_run": (c_int, c_int, c_double, BODY, c_void_p),
     "globalq_named_memory_create": (c_int, c_char_p, c_int, c_int, c_double, POINTER(c_void_p)),
     "globalq_messages_create": (c_int, POINTER(Messages), c_int, c_int, POINTER(c_void_p)),

@@ -138,6 +138,16 @@ globalq_status globalq_words(char const** found) {
   });
 }
 
+globalq_status globalq_operator_words(char const* operator_name, char const** found) {
+  constexpr char const* operation = "globalq_operator_words";
+  return guarded([&] {
+    static thread_local std::string text;
+    expect(operation, "found", found) = nullptr;
+    text = gq::named::words_of(gq::named::read_operator(&expect(operation, "operator_name", operator_name)));
+    *found = text.c_str();
+  });
+}
+
 globalq_status globalq_operator_at(size_t number, globalq_operator* found) {
   return guarded([&] {
     auto const& all = all_operators();

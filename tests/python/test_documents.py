@@ -49,13 +49,20 @@ def blocks_with(text):
 
 
 def test_every_block_is_run():
-    assert all(sum(text in block for text in ("run_threads", "DDPHook", "fully_shard")) == 1 for _, block in BLOCKS)
+    assert all(sum(text in block for text in ("run_threads", "encode(", "DDPHook", "fully_shard")) == 1 for _, block in BLOCKS)
 
 
 @pytest.mark.parametrize("block", blocks_with("run_threads"))
 def test_arrays(block, capsys):
     exec(block, {})
     assert abs(float(capsys.readouterr().out.rpartition(":")[2]) - 1.5) < 0.5
+
+
+@pytest.mark.parametrize("block", blocks_with("encode("))
+def test_bytes(block, capsys):
+    exec(block, {})
+    size, error = capsys.readouterr().out.split(" bytes; error below 1/7: ")
+    assert 500 < int(size) < 700 and float(error) < 1 / 7
 
 
 @pytest.mark.parametrize("block", blocks_with("DDPHook"))

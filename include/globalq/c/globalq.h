@@ -106,6 +106,10 @@ GLOBALQ_C globalq_status globalq_operator_at(size_t number, globalq_operator* fo
  * @param found  one line each, as the parameters of an operator; valid until the program ends */
 GLOBALQ_C globalq_status globalq_words(char const** found);
 
+/** Writes an operator as words, without its name, which therefore mean the same in later versions.
+ * @param found  valid until the next call of the function in this thread */
+GLOBALQ_C globalq_status globalq_operator_words(char const* operator_name, char const** found);
+
 /** @}
  * @name Workers
  * @{ */
@@ -334,6 +338,48 @@ GLOBALQ_C globalq_status globalq_call_save(globalq_call const* call, void* bytes
 GLOBALQ_C globalq_status globalq_call_load(globalq_call* call, globalq_bytes const* states, size_t count);
 
 GLOBALQ_C void globalq_call_destroy(globalq_call* call);
+
+/** @}
+ * @name Single vectors
+ * @{ */
+
+/** Encodes one vector, without workers, as bytes that any machine can decode: for files, object stores and servers.
+ *
+ * The bytes begin with a label: operator, length, type, seed, step, worker; and end with a checksum, which detects damage but not forgery.
+ * Refused are operators without codes ("float32"), and those that need a call: with residuals, learning, clipping, or errors that cancel
+ * between workers.
+ * @param vector  its input; the output is not used
+ * @param seed, step, worker  select the random bits. Vectors whose mean matters need different ones
+ * @param bytes   NULL, or a buffer
+ * @param size    in: size of the buffer; out: the bytes used; if bytes is NULL, the most that a vector of this length needs
+ * @returns GLOBALQ_NON_FINITE for a vector with NaN or infinity; GLOBALQ_CONFIGURATION if the buffer is smaller than the most */
+GLOBALQ_C globalq_status globalq_encode(char const* operator_name, globalq_vector const* vector,
+                                        uint64_t seed, uint64_t step, uint32_t worker, void* bytes,
+                                        size_t* size);
+
+/** What the bytes of globalq_encode() say about the vector. */
+typedef struct globalq_label {
+  size_t size; /**< sizeof(globalq_label), set by the caller */
+  char const*
+      operator_name; /**< its words; valid until the next call of globalq_read_label() in this thread */
+  uint64_t length;
+  globalq_type type;
+  uint64_t seed, step;
+  uint32_t worker;
+} globalq_label;
+
+/** Reads the label, and checks the checksum.
+ * @returns GLOBALQ_FRAME if the bytes are damaged, cut off, or not those of globalq_encode() */
+GLOBALQ_C globalq_status globalq_read_label(void const* bytes, size_t size, globalq_label* label);
+
+/** Decodes bytes of globalq_encode(). A float64 vector needs a float64 output, others may be decoded into any of the other types.
+ * @param operator_name  what the bytes must have been made by; NULL: what their label says
+ * @param vector  its output, of the length in the label; the input is not used
+ * @param add     non-zero: adds to the output
+ * @returns GLOBALQ_FRAME if the bytes are damaged or of another operator, length or type, or name an operator that this version does not
+ *          know; GLOBALQ_NON_FINITE if a value is beyond the range of its type, where the output contains infinity */
+GLOBALQ_C globalq_status globalq_decode(char const* operator_name, void const* bytes, size_t size,
+                                        globalq_vector const* vector, int add);
 
 /** @}
  * @name Choosing operators
