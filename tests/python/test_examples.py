@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("torch")
 
 TRAIN = pathlib.Path(__file__).parents[2] / "examples" / "torch_ddp" / "train.py"
+FEDERATED = TRAIN.parents[1] / "federated" / "federated.py"
 
 
 def result_of(output, operator):
@@ -46,3 +47,15 @@ def test_torch_ddp_is_started_by_a_launcher(run_processes):
     outputs = run_processes(script, 2, "--steps", 10, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     result_of(outputs[0], "cgx:4")
     assert "accuracy" not in outputs[1], outputs[1]
+
+
+def test_federated_clients_upload_a_seventh_of_the_bytes():
+    found = {}
+    for operator in ("float32", "cgx:4"):
+        done = subprocess.run([sys.executable, str(FEDERATED), "--operator", operator, "--clients", "2", "--rounds", "5"], text=True,
+                              env=dict(os.environ, OMP_NUM_THREADS="1"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
+        match = re.fullmatch(rf"{operator}: loss (\S+) after 5 rounds, (\d+) bytes a client and round\n", done.stdout)
+        assert done.returncode == 0 and match, done.stdout
+        found[operator] = float(match[1]), int(match[2])
+    exact, coded = found["float32"], found["cgx:4"]
+    assert abs(exact[0] - coded[0]) < 0.05 * exact[0] and 7 < exact[1] / coded[1] < 8, found
