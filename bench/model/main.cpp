@@ -8,8 +8,10 @@
 ///   globalq_model omega     speed of adding codes on this machine, relative to float32; a row for each length
 ///   globalq_model region    rho, omega and the bandwidth below which compression wins, as columns for a chart
 ///   globalq_model groups    T(g), the time of a byte of each group during a backward pass, and choices by it
+///   globalq_model barrier   a step whose next forward pass waits for all layers, or for each as it needs it
 ///   globalq_model scale     simulates thousands of workers over uneven links, and prints the time of the simulation
 
+#include "barrier.hpp"
 #include "groups.hpp"
 
 #include <globalq/collective/allreduce_mean.hpp>
@@ -310,22 +312,25 @@ int main(int argc, char** argv) {
   auto* const errors_of = app.add_subcommand("errors", "compares predictions with measurements");
   gq::bench::backward_pass pass;
   auto* const groups_of = app.add_subcommand("groups", "measures the time of a byte of each group of layers");
-  for (auto* const of : {errors_of, groups_of}) {
+  auto* const barrier_of =
+      app.add_subcommand("barrier", "measures steps with and without a barrier between them");
+  for (auto* const of : {errors_of, groups_of, barrier_of}) {
     of->add_option("--transport", chosen.transport, "default: mpi under an MPI launcher, else threads")
         ->check(CLI::IsMember(transports));
     of->add_option("--workers", chosen.workers, "number of workers for --transport threads")
         ->check(CLI::Range(1, 64));
   }
-  groups_of->add_option("--layers", pass.layers, "layers of the model")->check(CLI::Range(1, 1000));
-  groups_of->add_option("--values", pass.values, "values of a layer")
-      ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 28));
-  groups_of->add_option("--milliseconds", pass.milliseconds, "time of a layer in the backward pass")
-      ->check(CLI::NonNegativeNumber);
+  for (auto* const of : {groups_of, barrier_of}) {
+    of->add_option("--layers", pass.layers, "layers of the model")->check(CLI::Range(1, 1000));
+    of->add_option("--values", pass.values, "values of a layer")
+        ->transform(CLI::AsSizeValue(false))
+        ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 28));
+    of->add_option("--milliseconds", pass.milliseconds, "time of a layer in the backward pass")
+        ->check(CLI::NonNegativeNumber);
+    of->add_option("--repeat", pass.repeat, "steps of each compared choice")->check(CLI::Range(1, 100000));
+  }
   groups_of->add_option("--samples", pass.samples, "random choices, each the median of three steps")
       ->check(CLI::Range(6, 100000));
-  groups_of->add_option("--repeat", pass.repeat, "steps of each compared choice")
-      ->check(CLI::Range(1, 100000));
   errors_of->add_option("--sizes", chosen.sizes, "lengths of vectors")
       ->delimiter(',')
       ->transform(CLI::AsSizeValue(false))
@@ -359,6 +364,8 @@ int main(int argc, char** argv) {
     if (errors_of->parsed()) on_workers(chosen, [&](auto& workers) { errors(workers, chosen); });
     if (groups_of->parsed())
       on_workers(chosen, [&](auto& workers) { gq::bench::time_groups(workers, pass); });
+    if (barrier_of->parsed())
+      on_workers(chosen, [&](auto& workers) { gq::bench::time_barrier(workers, pass); });
     if (omega_of->parsed()) omega();
     if (region_of->parsed()) region(chosen);
     if (scale_of->parsed()) scale();

@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cmath>
 #include <numeric>
 #include <random>
 #include <thread>
@@ -149,6 +150,68 @@ TEST(OverlappedMean, sums_of_codes_have_the_bits_of_one_call_too) {
     });
 }
 
+TEST(OverlappedMean, the_next_forward_pass_finds_its_first_layers_first) {
+  on_threads(1, [](auto& workers) {
+    gq::adapt::model_layout const model =
+        seven_layers();  // groups of 1, 600, 0, 9, 2,700, 30 and 1,200 values
+    auto const groups = [&](double share) {
+      overlapped_mean mean{workers,
+                           model,
+                           int8_operators(model),
+                           gq::schedule::sra{},
+                           {.group_bytes = 1, .backward_share = share}};
+      std::vector<std::size_t> at;
+      for (std::size_t k = 0; k < model.size(); ++k) at.push_back(mean.group_of(k));
+      return at;
+    };
+    EXPECT_THAT(groups(1), testing::ElementsAre(6, 5, 4, 3, 2, 1, 0));
+    EXPECT_THAT(groups(0.73), testing::ElementsAre(5, 6, 4, 3, 2, 1, 0));
+    EXPECT_THAT(groups(0.3), testing::ElementsAre(4, 5, 6, 3, 2, 1, 0));
+    EXPECT_THAT(groups(0), testing::ElementsAre(0, 1, 2, 3, 4, 5, 6));
+    for (double const share : {-0.1, 1.1, std::nan("")})
+      EXPECT_THAT(refusal([&] { groups(share); }), HasSubstr("give a share of all bytes from 0 to 1"));
+  });
+}
+
+// The layers of later groups become ready only after the mean of the first layer: it would wait for ever if wait(0) waited
+// for them.
+TEST(OverlappedMean, a_layer_is_waited_for_alone_and_no_bit_changes) {
+  gq::adapt::model_layout const model = seven_layers();
+  for (double const share : {1.0, 0.5, 0.0})
+    on_threads(3, [&](auto& workers) {
+      overlapped_mean mean{workers,
+                           model,
+                           int8_operators(model),
+                           gq::schedule::allgather{},
+                           {.group_bytes = 4 * 700, .backward_share = share}};
+      layered_mean whole{workers, model, int8_operators(model), gq::schedule::allgather{}};
+      for (std::uint64_t step = 0; step < 2; ++step) {
+        vectors g = layer_gradients(model, workers.rank()), at_once = g;
+        gq::vector_group group;
+        mean.begin(step);
+        std::size_t const first = share == 0 ? 0 : model.size() - 1;
+        std::size_t const its_group = mean.group_of(first);
+        EXPECT_EQ(its_group, 0U);
+        EXPECT_THAT(refusal([&] { mean.wait(first); }), HasSubstr("is not sent yet in step"));
+        for (std::size_t k = 0; k < model.size(); ++k)
+          if (mean.group_of(k) == its_group) mean.ready(k, g[k]);
+        mean.wait(first);
+        std::vector<float> const early = g[first];
+        for (std::size_t k = model.size(); k-- != 0;)
+          if (mean.group_of(k) != its_group) mean.ready(k, g[k]);
+        for (std::size_t k = 0; k < model.size(); ++k) mean.wait(k);
+        vectors const before = g;
+        mean.wait();
+        EXPECT_EQ(g, before);
+        for (auto& v : at_once) group.add(v);
+        whole(group, step);
+        EXPECT_EQ(g, at_once);
+        EXPECT_EQ(early, g[first]);
+      }
+      EXPECT_THAT(refusal([&] { mean.wait(0); }), HasSubstr("no step has begun"));
+    });
+}
+
 TEST(OverlappedMean, operators_change_between_steps) {
   gq::adapt::model_layout const model = seven_layers();
   on_threads(2, [&](auto& workers) {
@@ -213,6 +276,10 @@ TEST(OverlappedMean, an_error_of_a_call_is_thrown_by_wait_and_the_next_step_goes
       if (step == 0 && workers.rank() == 1) g[2][5] = std::numeric_limits<float>::infinity();
       mean.begin(step);
       for (std::size_t k = model.size(); k-- != 0;) mean.ready(k, g[k]);
+      if (step == 0) {
+        mean.wait(6);  // sent before the layer with infinity
+        for (std::size_t const k : {2U, 0U}) EXPECT_THROW(mean.wait(k), gq::non_finite_error);
+      }
       if (step == 0)
         EXPECT_THROW(mean.wait(), gq::non_finite_error);
       else

@@ -6,6 +6,8 @@
 #include "../../core/detail/forced_unwind.hpp"
 #include "layered_mean.hpp"
 
+#include <algorithm>
+#include <exception>
 #include <memory>
 #include <span>
 #include <string>
@@ -19,6 +21,10 @@ struct overlap_options {
   layered_options layers = {};
   /// The largest size of a group in bytes of its gradients, in their own type; a larger layer is a group of its own.
   std::uint64_t group_bytes = std::uint64_t{4} << 20;
+  /// The share of all bytes that is sent from the last layer on, as the backward pass computes it. The other groups are sent
+  /// from the first layer on, which the next forward pass needs first: for wait(layer). About (time of the backward pass) /
+  /// (time of sending) is best.
+  double backward_share = 1;
 };
 
 /// @brief Averages the layers of a model in groups, each as soon as its last gradient is ready.
@@ -35,11 +41,22 @@ struct overlap_options {
 /// backward([&](std::size_t layer, std::span<float> gradient) { mean.ready(layer, gradient); });
 /// mean.wait();                                     // all gradients are now means
 /// @endcode
+/// **Across the barrier between steps.** wait(layer) returns when one layer is a mean, so that the next forward pass begins while
+/// other layers still travel. With backward_share below 1 the first layers, which it needs first, do not travel last:
+/// @code
+/// for (std::size_t l = 0; l < model.size(); ++l) {  // the next forward pass
+///   mean.wait(l);
+///   update(l), forward(l);
+/// }
+/// mean.wait();                                      // ends the step: all workers have the same errors
+/// mean.begin(step + 1);
+/// @endcode
 /// Only one thread at a time may call an overlapped_mean. If workers disagree in a group, or one of them did not have all
 /// gradients at wait(), all workers throw, and the later groups of the step are not sent. The next step works.
 /// @tparam Transport  a host-memory transport; a background thread must be allowed to use it
 /// @determinism       bit-identical on all workers; independent of timing, threads and chunks
-/// @source Li et al. 2020 (PyTorch Distributed: gradient buckets in reverse order of the layers)
+/// @source Li et al. 2020 (PyTorch Distributed: gradient buckets in reverse order of the layers); order of the next forward pass:
+///         Peng et al. 2019 (ByteScheduler), Markov 2024 (thesis), chapter 3 (CGX's cross-barrier training)
 template <class Transport, class Schedule>
 class overlapped_mean {
  public:
@@ -61,15 +78,30 @@ class overlapped_mean {
     layered_options of_group = settings.layers;
     of_group.of = model.size();
     of_group.others += std::string(of_group.others.empty() ? "" : ", ") + "groups from layers";
+    if (!(settings.backward_share >= 0 && settings.backward_share <= 1))
+      throw configuration_error(where_ + "backward_share is " + std::to_string(settings.backward_share) +
+                                "; give a share of all bytes from 0 to 1");
+    double sent = 0;
+    for (std::size_t l = 0; l < model.size(); ++l) sent += static_cast<double>(bytes_of(l));
+    double const in_backward = settings.backward_share * sent;
+    std::size_t reversed = 0;  // groups sent from the last layer on
+    sent = 0;
     for (std::size_t end = model.size(); end != 0; end = firsts.back()) {
       std::size_t first = end - 1;
       std::uint64_t bytes = bytes_of(first);
       while (first != 0 && bytes + bytes_of(first - 1) <= settings.group_bytes) bytes += bytes_of(--first);
       firsts.push_back(first);
-      of_group.others += " " + std::to_string(first);
+      sent += static_cast<double>(bytes);
+      if (sent <= in_backward) ++reversed;
     }
-    std::size_t end = model.size();
-    for (std::size_t const first : firsts) {
+    std::vector<std::size_t> ends{model.size()};
+    ends.insert(ends.end(), firsts.begin(), firsts.end());
+    std::reverse(firsts.begin() + static_cast<std::ptrdiff_t>(reversed), firsts.end());
+    ends.pop_back();
+    std::reverse(ends.begin() + static_cast<std::ptrdiff_t>(reversed), ends.end());
+    for (std::size_t const first : firsts) of_group.others += " " + std::to_string(first);
+    for (std::size_t g = 0; g < firsts.size(); ++g) {
+      std::size_t const first = firsts[g], end = ends[g];
       model_layout part;
       for (std::size_t k = first; k < end; ++k) part.add(model[k].name, model[k].shape, model[k].type);
       of_group.first = first;
@@ -79,7 +111,6 @@ class overlapped_mean {
           std::vector<any_quantizer>(at, at + static_cast<std::ptrdiff_t>(end - first)), schedule, of_group,
           abandoned_));
       groups_.back()->mean.run_on(queue_);
-      end = first;
     }
     group_of_.resize(model.size());
     for (std::size_t g = 0; g < groups_.size(); ++g)
@@ -98,7 +129,10 @@ class overlapped_mean {
     *abandoned_ = false;
     step_ = step;
     started_ = 0;
-    for (auto& g : groups_) g->missing = g->end - g->first;
+    for (auto& g : groups_) {
+      g->missing = g->end - g->first;
+      g->error = nullptr;
+    }
   }
 
   /// @brief Reports that the gradient of a layer is ready. It is averaged in place from now on, until wait() returns.
@@ -135,18 +169,30 @@ class overlapped_mean {
     running_ = false;
     std::exception_ptr error;
     for (std::size_t g = 0; g < started_; ++g) {
-      try {
-        groups_[g]->call.wait();
-      } catch (globalq::detail::forced_unwind const&) {
-        throw;
-      } catch (...) {
-        if (!error) error = std::current_exception();
-      }
+      wait_for(*groups_[g]);
+      if (!error) error = groups_[g]->error;
     }
     std::string const why = *abandoned_ ? std::string() : missing_layer();
     if (!why.empty()) globalq::detail::share_refusal(*workers_, why);  // the others wait in this group
     if (error) std::rethrow_exception(error);
     if (!why.empty()) throw configuration_error(where_ + why);
+  }
+
+  /// @brief Waits until the gradient of a layer is a mean. wait() still ends the step.
+  /// @throws configuration_error if no step has begun, or a layer that is sent before was not ready; the error of a call up to
+  ///         the layer's, which wait() throws too
+  void wait(std::size_t layer) {
+    expect_layer(layer);
+    if (!running_) throw configuration_error(where_ + "no step has begun; call begin(step) before wait()");
+    if (group_of_[layer] >= started_)
+      throw configuration_error(
+          where_ + "layer \"" + model_[layer].name + "\" is not sent yet in step " + std::to_string(step_) +
+          ", as not all layers that are sent before it are ready; wait for layers after "
+          "the backward pass");
+    for (std::size_t g = 0; g <= group_of_[layer]; ++g) {  // a call that failed may have ended the step
+      wait_for(*groups_[g]);
+      if (groups_[g]->error) std::rethrow_exception(groups_[g]->error);
+    }
   }
 
   /// The number of groups, that is, of calls in a step.
@@ -157,9 +203,7 @@ class overlapped_mean {
   /// @brief Replaces the operator of a layer; see layered_mean::assign.
   /// @throws configuration_error within a step, or if the operator does not fit
   void assign(std::size_t layer, any_quantizer const& op) {
-    if (layer >= model_.size())
-      throw configuration_error(where_ + "there is no layer " + std::to_string(layer) + " among " +
-                                std::to_string(model_.size()));
+    expect_layer(layer);
     if (running_)
       throw configuration_error(where_ + "operators cannot change within a step; call wait() first");
     group& g = *groups_[group_of_[layer]];
@@ -181,7 +225,18 @@ class overlapped_mean {
     layered_mean<Transport, Schedule> mean;
     std::shared_ptr<bool> abandoned;  ///< of the step
     started_call call;
+    std::exception_ptr error;  ///< of the call, once it was waited for
   };
+
+  void wait_for(group& g) {
+    try {
+      g.call.wait();
+    } catch (globalq::detail::forced_unwind const&) {
+      throw;
+    } catch (...) {
+      g.error = std::current_exception();
+    }
+  }
 
   /// Runs the call of a group, on the thread of the queue. Disagreement and refusals are found in the handshake, on all
   /// workers in the same group; from then on no worker sends a group, since their numbers may differ.
@@ -211,11 +266,14 @@ class overlapped_mean {
 
   std::uint64_t bytes_of(std::size_t layer) const { return model_[layer].size * size_of(model_[layer].type); }
 
+  void expect_layer(std::size_t layer) const {
+    if (layer < model_.size()) return;
+    throw configuration_error(where_ + "there is no layer " + std::to_string(layer) + " among " +
+                              std::to_string(model_.size()));
+  }
   void expect(std::size_t layer, std::uint64_t length, dtype type) const {
     if (!running_) throw configuration_error(where_ + "no step has begun; call begin(step) before ready()");
-    if (layer >= model_.size())
-      throw configuration_error(where_ + "there is no layer " + std::to_string(layer) + " among " +
-                                std::to_string(model_.size()));
+    expect_layer(layer);
     auto const& l = model_[layer];
     if (length != l.size || type != l.type)
       throw configuration_error(where_ + "layer \"" + l.name + "\" has " + std::to_string(l.size) +
