@@ -339,7 +339,8 @@ class DDPHook(Counted):
     seed         selects the random bits of rounding, together with the step
     warm_up      number of first steps that are sent as float32
     adapt        "lgreco" or "kmeans" (CGX): layers begin with the operator, of 2 to 8 bits, and get more or fewer bits depending on their
-                 gradients; fewer bytes at the same error. Allocates float32 memory of their size. Layers named in layers are excepted
+                 gradients; fewer bytes at the same error. "lgreco" also chooses the densities of "top-k:D", from D / 10 to 10 D, and the
+                 ranks of "power-sgd:R", from R / 2 to 2 R. Allocates float32 memory of their size. Layers named in layers are excepted
     adapt_every  number of steps between choices; state_dict() includes the chosen operators
     adapt_alpha  the squared error may be this factor times the error of the operator in all layers
     first_step   number of the first step, to resume training; see load_state_dict()

@@ -5,6 +5,7 @@
 #include "handles.hpp"
 
 #include <globalq/core/detail/hash.hpp>
+#include <globalq/named/compressors.hpp>
 #include <globalq/named/operators.hpp>
 #include <globalq/named/text.hpp>
 #include <globalq/train/adapt/cgx.hpp>
@@ -63,8 +64,27 @@ std::vector<std::string> variants_of(std::string const& reference) {
   return found;
 }
 
+/// A compressor with the densities from a tenth to ten times that of the reference, or with half to twice its rank.
+std::vector<std::string> variants_of(gq::named::named_compressor const& reference, std::string const& text) {
+  std::vector<std::string> found;
+  if (reference.how == gq::named::named_compressor::method::top_k) {
+    for (double const density : gq::adapt::around(reference.density, 21, 10))
+      if (density <= 1)
+        found.push_back(density == reference.density ? text : "top-k:" + gq::named::shortest(density));
+  } else {
+    for (std::uint32_t const rank : gq::adapt::around(static_cast<std::uint32_t>(reference.rank)))
+      if (rank <= 256)
+        found.push_back(
+            rank == static_cast<std::uint32_t>(reference.rank) ? text : "power-sgd:" + std::to_string(rank));
+  }
+  return found;
+}
+
 std::vector<std::string> candidates_of(globalq_chooser_settings const& s, std::string const& reference) {
-  if (s.candidates == nullptr) return variants_of(reference);
+  if (s.candidates == nullptr) {
+    auto const by = gq::named::read_compressor(reference);
+    return by ? variants_of(*by, reference) : variants_of(reference);
+  }
   std::vector<std::string> found;
   for (std::string_view each : gq::named::split(s.candidates, ' '))
     if (!each.empty()) found.emplace_back(each);
@@ -89,17 +109,31 @@ gq::adapt::rule rule_of(std::string_view name) {
   refuse(creating, "there is no rule \"" + std::string(name) + "\"", "give \"lgreco\" or \"kmeans\"");
 }
 
+/// The family of compressors of one method.
+gq::adapt::family family_of(std::vector<std::string> const& candidates) {
+  std::vector<double> densities;
+  std::vector<std::uint32_t> ranks;
+  for (std::string const& name : candidates) {
+    auto const by = gq::named::read_compressor(name);
+    if (!by)
+      refuse(creating, "\"" + name + "\" is no compressor, and others are",
+             "give candidates of one method, such as \"top-k:0.01 top-k:0.1\"");
+    if (by->how == gq::named::named_compressor::method::top_k)
+      densities.push_back(by->density);
+    else
+      ranks.push_back(static_cast<std::uint32_t>(by->rank));
+  }
+  if (!densities.empty() && !ranks.empty())
+    refuse(creating, "candidates are of top-k and of power-sgd",
+           "give candidates of one method, such as \"top-k:0.01 top-k:0.1\"");
+  return ranks.empty() ? gq::adapt::top_k(std::move(densities)) : gq::adapt::low_rank(std::move(ranks));
+}
+
+/// The family of operators, whose error one worker can measure.
 template <class Space>
-std::unique_ptr<globalq_chooser> make_chooser(globalq_workers& w, globalq_chooser_settings const& s,
-                                              std::span<globalq_layer const> layers, Space const& space) {
-  auto made = std::make_unique<globalq_chooser>();
-  made->behind = w.behind;
-  std::string const reference = s.reference == nullptr ? "cgx:4" : s.reference,
-                    rule = s.rule == nullptr ? "lgreco" : s.rule;
-  made->candidates = candidates_of(s, reference);
+gq::adapt::family family_of(std::vector<std::string> const& candidates, Space const& space) {
   std::vector<gq::any_quantizer> operators;
-  std::uint64_t settings = gq::detail::hash(0, rule);
-  for (std::string const& name : made->candidates) {
+  for (std::string const& name : candidates) {
     gq::named::named_operator const asked = gq::named::read_operator(name);
     gq::any_quantizer const op = gq::named::operator_of(asked);
     gq::named::description const& words = asked.words;
@@ -111,8 +145,25 @@ std::unique_ptr<globalq_chooser> make_chooser(globalq_workers& w, globalq_choose
                  "encodes sums otherwise, correlates roundings, shares norms or has no levels",
              "give candidates such as cgx, qsgd, nuqsgd and mxfp8");
     operators.push_back(op);
-    settings = gq::detail::hash(settings, name);
   }
+  return gq::adapt::quantizers(operators, space);
+}
+
+template <class Space>
+std::unique_ptr<globalq_chooser> make_chooser(globalq_workers& w, globalq_chooser_settings const& s,
+                                              std::span<globalq_layer const> layers, Space const& space) {
+  auto made = std::make_unique<globalq_chooser>();
+  made->behind = w.behind;
+  std::string const reference = s.reference == nullptr ? "cgx:4" : s.reference,
+                    rule = s.rule == nullptr ? "lgreco" : s.rule;
+  made->candidates = candidates_of(s, reference);
+  bool const compresses = gq::named::read_compressor(reference).has_value();
+  if (compresses && rule != "lgreco")
+    refuse(creating, "the rule \"" + rule + "\" chooses bits, and \"" + reference + "\" has none",
+           "use \"lgreco\"");
+  gq::adapt::family of = compresses ? family_of(made->candidates) : family_of(made->candidates, space);
+  std::uint64_t settings = gq::detail::hash(0, rule);
+  for (std::string const& name : made->candidates) settings = gq::detail::hash(settings, name);
   gq::adapt::model_layout model;
   std::vector<std::uint32_t> begin;
   std::uint32_t const usual = place_of(made->candidates, reference, "the reference");
@@ -129,13 +180,13 @@ std::unique_ptr<globalq_chooser> make_chooser(globalq_workers& w, globalq_choose
     settings = gq::detail::hash(settings, begin.back());
   }
   made->choices.emplace(
-      model, gq::adapt::selector_options{.of = gq::adapt::quantizers(operators, space),
+      model, gq::adapt::selector_options{.of = std::move(of),
                                          .compress = nullptr,
                                          .reference = usual,
                                          .alpha = s.alpha == 0 ? 1 : s.alpha,
                                          .how = rule_of(rule),
                                          .settings = settings,
-                                         .candidates = static_cast<std::uint32_t>(operators.size())});
+                                         .candidates = static_cast<std::uint32_t>(made->candidates.size())});
   made->choices->assign(std::move(begin));
   return made;
 }

@@ -100,13 +100,12 @@ std::unique_ptr<compressor> make_compressor(compressor_parts parts, gq::transpor
   auto const made = [&]<class Inner>(Inner inner) {
     return std::make_unique<with_feedback<Inner>>(std::move(inner), std::move(parts.numbers), at);
   };
-  if (parts.how.how == gq::named::named_compressor::method::top_k)
-    return made(gq::baseline::top_k(std::move(parts.layers), {.density = parts.how.density}, settings));
+  if (parts.how == gq::named::named_compressor::method::top_k)
+    return made(
+        gq::baseline::top_k(std::move(parts.layers), {.densities = std::move(parts.densities)}, settings));
 #if defined(GLOBALQ_HAS_EIGEN)
-  std::vector<int> ranks;
-  for (bool const plain : parts.plain) ranks.push_back(plain ? 0 : parts.how.rank);
   return made(gq::baseline::power_sgd<gq::schedule::any>(
-      std::move(parts.layers), {.rank = parts.how.rank, .ranks = std::move(ranks)}, settings, schedule));
+      std::move(parts.layers), {.ranks = std::move(parts.ranks)}, settings, schedule));
 #else
   refuse("globalq_call_create", "power-sgd needs Eigen, and this library was built without it",
          "build the library where CMake finds Eigen 3.4");

@@ -46,18 +46,20 @@ class compressor {
   std::vector<float> beside_;        ///< a copy of their values, if these are not contiguous
 };
 
-/// The arguments of make_compressor().
+/// The arguments of make_compressor(): layers with one method, each with its density or rank.
 struct compressor_parts {
-  gq::named::named_compressor how;
+  gq::named::named_compressor::method how;
   std::vector<std::size_t> numbers = {};  ///< indices of the layers in the call
   gq::adapt::model_layout layers = {};
-  std::vector<bool> plain =
-      {};  ///< layers sent as float32; only with PowerSGD, which sends such layers in its own messages
+  std::vector<double> densities = {};
+  std::vector<int> ranks = {};  ///< 0: a layer sent as float32, in the messages of PowerSGD
 
-  void add(std::size_t number, gq::adapt::layer const& l, bool is_plain = false) {
+  /// @param by  null: as float32
+  void add(std::size_t number, gq::adapt::layer const& l, gq::named::named_compressor const* by) {
     numbers.push_back(number);
     layers.add(l.name, l.shape, l.type);
-    plain.push_back(is_plain);
+    densities.push_back(by == nullptr ? 1 : by->density);
+    ranks.push_back(by == nullptr ? 0 : by->rank);
   }
 };
 

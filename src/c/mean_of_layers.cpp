@@ -16,7 +16,7 @@
 namespace globalq_c {
 namespace {
 
-/// Assigns layers of a mean to operators, or to compressors that layers with the same parameters share.
+/// Assigns layers of a mean to operators, or to compressors that layers with the same method share.
 struct layer_choices {
   gq::adapt::model_layout model, quantized;
   std::vector<choice> chosen;        ///< of the layers in `quantized`
@@ -36,20 +36,21 @@ struct layer_choices {
       return;
     }
     auto found = std::find_if(compressors.begin(), compressors.end(),
-                              [&](compressor_parts const& c) { return c.how.name == by->name; });
-    if (found == compressors.end()) found = compressors.insert(found, {*by});
-    found->add(number, l);
+                              [&](compressor_parts const& c) { return c.how == by->how; });
+    if (found == compressors.end()) found = compressors.insert(found, {by->how});
+    found->add(number, l, &*by);
   }
 
   /// PowerSGD can send float32 layers in its own messages: if there are no other layers, this saves one exchange.
   void join_plain_layers() {
-    if (compressors.size() != 1 || compressors[0].how.how != gq::named::named_compressor::method::power_sgd)
+    if (compressors.size() != 1 || compressors[0].how != gq::named::named_compressor::method::power_sgd)
       return;
     for (std::size_t k = 0; k < chosen.size(); ++k)
       if (chosen[k].op.facts().rounds() || quantized[k].type != gq::dtype::float32) return;
     compressor_parts all{compressors[0].how};
     for (std::size_t k = 0; k < model.size(); ++k) {
-      all.add(k, model[k], names[k].empty());
+      auto const by = gq::named::read_compressor(names[k]);
+      all.add(k, model[k], by ? &*by : nullptr);
       if (names[k].empty()) names[k] = "float32";
     }
     compressors[0] = std::move(all);

@@ -8,6 +8,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -207,8 +208,14 @@ TEST(PowerSgd, descent_with_feedback_goes_on_bit_for_bit_from_a_state) {
         before += best[i] * best[i];
       }
     }
-    cp::error_feedback third{cp::power_sgd{model, {.rank = 2}}};
-    EXPECT_THROW(third.load({&own, 1}, 2, workers.rank()), gq::frame_error);
+    cp::error_feedback third{cp::power_sgd{model, {.rank = 2}}};  // its second column starts at random
+    cp::state const fresh = third.save(2, workers.rank());
+    third.load({&own, 1}, 2, workers.rank());
+    cp::state const wider = third.save(2, workers.rank());
+    EXPECT_TRUE(std::ranges::equal(wider.get("q/w", 20).first(10), own.get("q/w", 10)));
+    EXPECT_TRUE(std::ranges::equal(wider.get("q/w", 20).last(10), fresh.get("q/w", 20).last(10)));
+    cp::error_feedback turned{cp::power_sgd{matrix(10, 12), {.rank = 1}}};
+    EXPECT_THROW(turned.load({&own, 1}, 2, workers.rank()), gq::frame_error);
   });
   EXPECT_TRUE(cases::same_bits(straight[0], resumed[0]));
   EXPECT_TRUE(cases::same_bits(straight[0], straight[1]));

@@ -794,6 +794,15 @@ TEST(C, candidates_are_variants_of_a_reference_or_named) {
     layer.operator_name = nullptr;
     EXPECT_THAT(told("cgx:3", "cgx:2 cgx:8"), HasSubstr("the candidates are cgx:2 cgx:8"));
     EXPECT_THAT(told("mxfp4", nullptr), HasSubstr("no parameters bits and bucket"));
+    for (char const* reference : {"top-k:0.01", "top-k:density=0.5", "power-sgd:4", "power-sgd:rank=200"}) {
+      EXPECT_EQ(told(reference, nullptr), "") << reference;
+      EXPECT_STREQ(globalq_chooser_operator(made.chooser, 0), reference);
+    }
+    EXPECT_EQ(told("top-k:0.1", "top-k:0.01 top-k:0.1 top-k:1"), "");
+    EXPECT_THAT(told("top-k:0.1", "top-k:0.1 cgx:4"), HasSubstr("\"cgx:4\" is no compressor"));
+    EXPECT_THAT(told("top-k:0.1", "top-k:0.1 power-sgd:4"), HasSubstr("of one method"));
+    EXPECT_THAT(told("top-k:0.1", nullptr, "kmeans"), HasSubstr("chooses bits"));
+    EXPECT_THAT(told("cgx:4", "cgx:4 top-k:0.1"), HasSubstr("top-k"));
     EXPECT_THAT(told("alq:3", nullptr), HasSubstr("\"alq:2,bucket=1024\" cannot be measured"));
     EXPECT_THAT(told("cgx:4,scale=min-max", nullptr), HasSubstr("centers"));
     EXPECT_THAT(told("cgx:8", "cgx:8 float32"), HasSubstr("\"float32\" cannot be measured"));

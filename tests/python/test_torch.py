@@ -520,9 +520,9 @@ def gradients(step):
     return {"large": 0.01 * torch.randn(512, 512, generator=draw), "small": torch.randn(64, 64, generator=draw)}
 
 
-def train(steps, state=None, **settings):
+def train(steps, state=None, operator="cgx:4", **settings):
     ddp = nn.parallel.DistributedDataParallel(Two(), bucket_cap_mb=0.5)
-    hook = globalq.torch.DDPHook("cgx:4", ddp, deadline=30, **settings)
+    hook = globalq.torch.DDPHook(operator, ddp, deadline=30, **settings)
     ddp.register_comm_hook(None, hook)
     if state is not None:
         hook.load_state_dict(state)
@@ -572,6 +572,22 @@ try:
     assert False
 except globalq.ConfigurationError as problem:
     assert "not a candidate" in str(problem), problem
+for operator in ("top-k:0.05", "power-sgd:4") if rule == "lgreco" else ():
+    plain, _, _ = train(range(6), operator=operator)
+    seen, state, report = train(range(6), operator=operator, adapt=rule, adapt_every=3)
+    assert set(seen[2][0].values()) == {operator} and seen[0][1:] == plain[0][1:], seen
+    assert all(s[0] == seen[3][0] for s in seen[3:]) and len(set(seen[3][0].values())) == 2, seen
+    assert seen[4][1] < plain[4][1], (seen, plain)
+    # errors of steps contain residuals of earlier ones, which both trainings keep
+    assert sum(s[2] for s in seen[3:]) <= 1.2 * sum(s[2] for s in plain[3:]), (seen, plain)
+    again, _, _ = train(range(6, 8), state, operator=operator, adapt=rule, adapt_every=100)
+    assert all(s[0] == report for s in again), again
+if rule == "kmeans":
+    try:
+        train([], operator="top-k:0.05", adapt=rule)
+        assert False
+    except globalq.ConfigurationError as problem:
+        assert "chooses bits" in str(problem), problem
 """
 
 

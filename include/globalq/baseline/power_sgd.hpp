@@ -114,12 +114,16 @@ class power_sgd {
     for (matrix const& m : at_.matrices)
       s.put(key(m), std::span(start_).subspan(m.q, m.columns * static_cast<std::uint64_t>(m.rank)));
   }
-  /// @throws frame_error if a layer is missing or was saved with another rank or shape; nothing is changed then
+  /// Columns that were saved continue; others, of a layer with a larger rank than before, start at random.
+  /// @throws frame_error if a layer was saved with another shape; nothing is changed then
   void load(state const& s) {
-    std::vector<float> loaded(at_.q_count);
+    std::vector<float> loaded = random_start(at_);
     for (matrix const& m : at_.matrices) {
-      auto const from = s.get(key(m), m.columns * static_cast<std::uint64_t>(m.rank));
-      std::copy(from.begin(), from.end(), loaded.begin() + static_cast<std::ptrdiff_t>(m.q));
+      std::uint64_t const had = s.count(key(m)) / m.columns;
+      if (!s.contains(key(m))) continue;  // it was sent as float32
+      auto const from = s.get(key(m), had * m.columns);
+      std::uint64_t const kept = std::min(had, static_cast<std::uint64_t>(m.rank)) * m.columns;
+      std::copy_n(from.begin(), kept, loaded.begin() + static_cast<std::ptrdiff_t>(m.q));
     }
     start_ = std::move(loaded);
   }

@@ -394,8 +394,9 @@ typedef struct globalq_chooser_settings {
   char const* rule; /**< "lgreco": the fewest bytes within the budget; "kmeans": CGX's rule; NULL: "lgreco" */
   char const* reference; /**< initial operator of all layers; NULL: "cgx:4" */
   double alpha; /**< the budget is alpha times the squared error of the reference in all layers; 0: 1 */
-  /** Operators separated by spaces, with commas inside each, from few bits to many, including the reference. NULL: the reference with 2
-   * to 8 bits in buckets of 1024 to 64 values, as in CGX. */
+  /** Operators separated by spaces, with commas inside each, from few bits to many, including the reference; or compressors of one
+   * method. NULL: the reference with 2 to 8 bits in buckets of 1024 to 64 values, as in CGX; "top-k" with 21 densities from a tenth of
+   * the reference to ten times it; "power-sgd" with half to twice its rank (L-GreCo). */
   char const* candidates;
 } globalq_chooser_settings;
 

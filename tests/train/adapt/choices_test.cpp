@@ -144,6 +144,15 @@ TEST(Around, spans_half_to_twice_the_reference) {
   EXPECT_EQ(densities[2], 0.01);
   EXPECT_EQ(densities[4], 0.02);
   EXPECT_DOUBLE_EQ(densities[1] / densities[0], std::sqrt(2.0));
+  EXPECT_THAT(ad::around(3, 3.0), ElementsAre(1U, 2U, 3U, 4U, 5U, 6U, 7U, 8U, 9U));
+  EXPECT_THAT(ad::around(5, 1.0), ElementsAre(5U));
+  std::vector<double> const wide = ad::around(0.01, 5, 10);
+  for (std::size_t k = 0; k < 5; ++k)
+    EXPECT_NEAR(wide[k] / 0.01, std::pow(10, (static_cast<double>(k) - 2) / 2), 1e-14);
+  EXPECT_EQ(wide[2], 0.01);
+  for (double const factor : {0.5, -1.0, std::nan(""), 0x1p21})
+    EXPECT_THAT(refusal([&] { static_cast<void>(ad::around(0.01, 5, factor)); }),
+                HasSubstr("is not between 1 and 2^20"));
   EXPECT_THAT(refusal([&] { static_cast<void>(ad::around(0.01, 4)); }), HasSubstr("an odd number"));
 }
 

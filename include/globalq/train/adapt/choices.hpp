@@ -8,6 +8,7 @@
 #include "detail/exact_sum.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -32,6 +33,13 @@ inline std::string text_of(double x) {
   char text[32];
   std::snprintf(text, sizeof text, "%.6g", x);
   return text;
+}
+
+inline void expect_factor(double factor) {
+  if (!(factor >= 1 && factor <= 0x1p20))
+    throw configuration_error(
+        "globalq: around: the factor " + text_of(factor) +
+        " is not between 1 and 2^20; 2 is L-GreCo's for bits and ranks, 10 for densities");
 }
 
 }  // namespace detail
@@ -176,28 +184,37 @@ inline double budget_of(choice_table const& table, std::span<std::uint32_t const
   return alpha * table.error(reference);
 }
 
-/// @brief Integer parameters around a reference: all from ceil(reference / 2) to 2 reference.
+/// @brief Integer parameters around a reference: all from reference / factor, rounded up, to factor * reference.
 ///
-/// The range that L-GreCo searches by default, for bits (4: 2 to 8) and ranks.
+/// With the factor 2 the range that L-GreCo searches by default, for bits (4: 2 to 8) and ranks.
+/// @throws configuration_error unless the factor is at least 1 and at most 2^20
 /// @source Markov 2024 (thesis), section 4.6
-inline std::vector<std::uint32_t> around(std::uint32_t reference) {
+inline std::vector<std::uint32_t> around(std::uint32_t reference, double factor = 2) {
+  detail::expect_factor(factor);
   std::vector<std::uint32_t> parameters;
-  for (std::uint32_t p = reference / 2 + reference % 2; p <= 2 * reference; ++p) parameters.push_back(p);
+  float_environment const exact;
+  double const r = reference;
+  for (auto p = static_cast<std::uint32_t>(std::ceil(r / factor)); p <= factor * r; ++p)
+    parameters.push_back(p);
   return parameters;
 }
 
-/// @brief Real parameters around a reference, such as densities: `count` of them from reference / 2 to 2 reference, at
-///        equal ratios, the reference included.
-/// @throws configuration_error unless count is odd and at least 3
-inline std::vector<double> around(double reference, std::uint32_t count) {
+/// @brief Real parameters around a reference, such as densities: @p count of them from reference / factor to factor *
+///        reference, at equal ratios, the reference included.
+///
+/// For densities the thesis has the factor 10; leave out those above 1.
+/// @throws configuration_error unless count is odd and at least 3, and the factor at least 1 and at most 2^20
+inline std::vector<double> around(double reference, std::uint32_t count, double factor = 2) {
   if (count < 3 || count % 2 == 0)
     throw configuration_error("globalq: around: " + std::to_string(count) +
                               " parameters; an odd number of at least 3 puts the reference in the middle");
+  detail::expect_factor(factor);
   float_environment const exact;
   std::vector<double> parameters;
   int const half = static_cast<int>(count / 2);
+  double const ratio = std::log2(factor);
   for (int k = -half; k <= half; ++k)
-    parameters.push_back(k == 0 ? reference : reference * std::exp2(static_cast<double>(k) / half));
+    parameters.push_back(k == 0 ? reference : reference * std::exp2(ratio * static_cast<double>(k) / half));
   return parameters;
 }
 
