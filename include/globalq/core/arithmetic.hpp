@@ -105,6 +105,10 @@ GLOBALQ_FUNCTION float with_sign(float a, std::uint32_t sign) {
   return float_of((bits_of(a) & float_magnitude) | (sign & float_sign));
 }
 
+GLOBALQ_FUNCTION double with_sign(double a, std::uint64_t sign) {
+  return double_of((bits_of(a) & double_magnitude) | (sign & ~double_magnitude));
+}
+
 GLOBALQ_FUNCTION constexpr std::uint32_t rotate_left(std::uint32_t x, int r) {
   return (x << (r & 31)) | (x >> ((32 - r) & 31));
 }

@@ -55,7 +55,7 @@ struct feedback_options {
   std::uint64_t reset = 0;  ///< forget residuals at steps that are multiples of it; 0: never
 
   /// Whether the call of a step begins without residuals.
-  bool resets(std::uint64_t step) const { return reset != 0 && step % reset == 0; }
+  GLOBALQ_FUNCTION bool resets(std::uint64_t step) const { return reset != 0 && step % reset == 0; }
 };
 
 /// @brief A map that each worker applies to its vector before encoding, and undoes after the mean is decoded.

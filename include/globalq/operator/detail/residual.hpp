@@ -19,6 +19,69 @@
 
 namespace GLOBALQ_ABI::detail {
 
+/// The arithmetic of one value of a residual, which hosts and devices share. Products are rounded before they are added.
+/// @tparam T  float or double
+template <class T>
+struct residual_rule {
+  static constexpr T most = std::numeric_limits<T>::max();
+
+  T decay, stays;
+  double weight;
+
+  explicit residual_rule(feedback_options const& o)
+      : decay(static_cast<T>(o.decay)),
+        stays(1 - static_cast<T>(o.average)),
+        weight(static_cast<double>(o.average)) {}
+
+  /// A value plus its residual.
+  GLOBALQ_FUNCTION T add(T x, T kept) const {
+    T const v = x + times(decay, kept);
+    return v > most ? most : (v < -most ? -most : v);
+  }
+
+  /// What stays of the residual before the call's own.
+  GLOBALQ_FUNCTION T base(T kept) const { return times(stays, kept); }
+
+  /// The next residual.
+  /// @param sum      of what was to be in the frame
+  /// @param decoded  the mean of @p terms workers in it
+  GLOBALQ_FUNCTION T keep(T base, double sum, double terms, T decoded) const {
+    double const v =
+        static_cast<double>(base) + times(weight, sum - times(terms, static_cast<double>(decoded)));
+    T const rest = static_cast<T>(v), within = rest > most ? most : (rest < -most ? -most : rest);
+    // NaN: of a code beyond the range of its type, or of sums beyond float64
+    return within == within ? within : T{0};
+  }
+
+ private:
+  /// A product that no compiler fuses into a sum. @param factor  not negative
+  template <class F>
+  GLOBALQ_FUNCTION static F times(F factor, F v) {
+#if defined(__CUDA_ARCH__) || (defined(__x86_64__) && !defined(__FMA__))
+    return multiply(factor, v);
+#else
+    return with_sign(multiply(factor, v), bits_of(v));
+#endif
+  }
+};
+
+/// The bound of a vector plus its residual. Sums are rounded, and so are residuals of 8 bits.
+/// @param top      that of the vector
+/// @param kept     that of the residual
+/// @param largest  largest_mapped() of the vector's type
+GLOBALQ_FUNCTION double bound_with(double top, double kept, float decay, double largest) {
+  if (kept == 0) return top;
+  double const sum = (top + rounded(kept * static_cast<double>(decay))) * (1 + 0x1p-20),
+               within = sum < largest ? sum : largest;
+  return top < within ? within : top;
+}
+
+/// The scale of a block's codes of 8 bits. @param most  the largest magnitude
+GLOBALQ_FUNCTION double code_scale(double most) { return most < 1e-300 ? 0 : most / 127; }
+GLOBALQ_FUNCTION std::int8_t code_of(double v, double scale) {
+  return static_cast<std::int8_t>(scale == 0 ? 0 : std::lrint(v / scale));
+}
+
 /// Values of one vector, as T or as codes of 8 bits with a scale for each block.
 class kept_values {
  public:
@@ -56,13 +119,15 @@ class kept_values {
       std::uint64_t const end = std::min(count, at + block);
       double most = 0;
       for (std::uint64_t i = at; i < end; ++i) most = std::max(most, std::abs(static_cast<double>(from[i])));
-      double const scale = most < 1e-300 ? 0 : most / 127;
+      double const scale = code_scale(most);
       scales_[(first + at) / block] = scale;
-      for (std::uint64_t i = at; i < end; ++i)
-        codes[i] =
-            static_cast<std::int8_t>(scale == 0 ? 0 : std::lrint(static_cast<double>(from[i]) / scale));
+      for (std::uint64_t i = at; i < end; ++i) codes[i] = code_of(static_cast<double>(from[i]), scale);
     }
   }
+
+  /// The values, and the scales of blocks in 8 bits, as bytes.
+  std::span<std::byte> values() { return data_.get(length_ * static_cast<std::uint64_t>(bits_) / 8); }
+  std::span<std::byte> scales() { return std::as_writable_bytes(std::span(scales_)); }
 
  private:
   template <class V>
@@ -89,12 +154,10 @@ class residual {
   std::uint64_t length() const { return now_.length; }
   dtype type() const { return now_.type; }
 
-  /// The bound of a vector plus what enter() adds to it. Sums are rounded, and so are residuals of 8 bits.
+  /// The bound of a vector plus what enter() adds to it.
   /// @param top  that of the vector
   double with(double top, feedback_options const& o, std::uint64_t step, dtype type) const {
-    if (empty() || o.resets(step) || now_.top == 0) return top;
-    return std::max(
-        top, std::min((top + now_.top * static_cast<double>(o.decay)) * (1 + 0x1p-20), largest_mapped(type)));
+    return empty() || o.resets(step) ? top : bound_with(top, now_.top, o.decay, largest_mapped(type));
   }
 
   /// Writes vector plus residual, of which sums beyond the range of their type are cut.
@@ -106,7 +169,7 @@ class residual {
     options_ = &o;
     adds_ = !empty() && !o.resets(step);
     std::size_t const size = size_of(to.type);
-    next_.values.resize(length, o.bits == 8 ? 8 : static_cast<int>(8 * size));
+    next_.values.resize(length, bits_of_value(o, to.type));
     next_.length = length;
     next_.type = to.type;
     next_.part = {};
@@ -146,22 +209,25 @@ class residual {
                                           : static_cast<T const*>(received) + (first - part.first);
         T kept[kernel::host_values];
         base(first, count, kept);
-        double const weight = static_cast<double>(options_->average), n = terms;
-        T const most = std::numeric_limits<T>::max();
-        T largest = 0;
-        for (std::uint64_t i = 0; i < count; ++i) {
-          double const sum = static_cast<double>(p[i]) +
-                             (other == nullptr ? 0.0 : static_cast<double>(other[i])),
-                       v = static_cast<double>(kept[i]) + weight * (sum - n * static_cast<double>(d[i]));
-          // NaN: of a code beyond the range of its type, or of sums beyond float64
-          kept[i] = v > static_cast<double>(most)    ? most
-                    : v < -static_cast<double>(most) ? -most
-                    : v == v                         ? static_cast<T>(v)
-                                                     : T{0};
-          largest = std::max(largest, std::abs(kept[i]));
-        }
+        residual_rule<T> const rule(*options_);
+        double const n = terms;
+        auto const keep_all = [&](auto has_others) {
+          GLOBALQ_INDEPENDENT
+          for (std::uint64_t i = 0; i < count; ++i) {
+            double sum = static_cast<double>(p[i]);
+            if constexpr (has_others) sum += static_cast<double>(other[i]);
+            kept[i] = rule.keep(kept[i], sum, n, d[i]);
+          }
+        };
+        if (other == nullptr)
+          keep_all(std::false_type());
+        else
+          keep_all(std::true_type());
         next_.values.write(first, count, kept);
-        Kokkos::atomic_max(&next_top_, std::uint64_t{bits_of(static_cast<double>(largest))});
+        std::uint64_t largest = 0;  // as integers, of which a loop finds the maximum of several at once
+        for (std::uint64_t i = 0; i < count; ++i)
+          largest = std::max(largest, bits_of(static_cast<double>(kept[i])) & double_magnitude);
+        Kokkos::atomic_max(&next_top_, largest);
       });
     });
   }
@@ -204,14 +270,28 @@ class residual {
   }
   static int parts_of(dtype type) { return type == dtype::float64 ? 3 : 1; }
 
+  /// Bits of a kept value.
+  static int bits_of_value(feedback_options const& o, dtype type) {
+    return o.bits == 8 ? 8 : static_cast<int>(8 * size_of(type));
+  }
+  /// The largest magnitude.
+  double top() const { return now_.top; }
+  /// The current residual in memory.
+  kept_values& values() { return now_.values; }
+
+  /// Makes room for a residual, which the caller writes to values().
+  void resize(feedback_options const& o, std::uint64_t length, dtype type, double top, segment part) {
+    now_.length = length;
+    now_.type = type;
+    now_.part = part;
+    now_.top = top;
+    now_.values.resize(length, bits_of_value(o, type));
+  }
+
   /// @param values  the residual
   /// @param part    where it is not zero
   void load(feedback_options const& o, dtype type, std::span<double const> values, segment part) {
-    now_.length = values.size();
-    now_.type = type;
-    now_.part = part;
-    now_.top = 0;
-    now_.values.resize(values.size(), o.bits == 8 ? 8 : static_cast<int>(8 * size_of(type)));
+    resize(o, values.size(), type, 0, part);
     with_type(type, [&]<class T>(T) {
       constexpr double most = static_cast<double>(std::numeric_limits<T>::max());
       std::vector<T> mapped;
@@ -260,11 +340,8 @@ class residual {
     }
     T kept[kernel::host_values];
     now_.values.read(first, count, kept);
-    T const decay = static_cast<T>(options_->decay), most = std::numeric_limits<T>::max();
-    for (std::uint64_t i = 0; i < count; ++i) {
-      T const v = x[first + i] + decay * kept[i];
-      sum[i] = v > most ? most : (v < -most ? -most : v);
-    }
+    residual_rule<T> const rule(*options_);
+    for (std::uint64_t i = 0; i < count; ++i) sum[i] = rule.add(x[first + i], kept[i]);
   }
 
   /// What stays of the residual before the call's own.
@@ -275,8 +352,8 @@ class residual {
       return;
     }
     now_.values.read(first, count, to);
-    T const stays = 1 - static_cast<T>(options_->average);
-    for (std::uint64_t i = 0; i < count; ++i) to[i] *= stays;
+    residual_rule<T> const rule(*options_);
+    for (std::uint64_t i = 0; i < count; ++i) to[i] = rule.base(to[i]);
   }
 
   state now_, next_;
@@ -311,11 +388,15 @@ class residuals {
 
   /// Why vectors of another length or type cannot be averaged; empty: they can. Empty vectors have no residual.
   std::string refusal(std::size_t vector, std::uint64_t length, dtype type) const {
-    if (vector >= all_.size() || all_[vector].empty() || length == 0) return {};
-    residual const& r = all_[vector];
-    if (r.length() == length && r.type() == type) return {};
+    if (vector >= all_.size() || length == 0) return {};
+    return refusal(vector, length, type, all_[vector].length(), all_[vector].type());
+  }
+  /// @param kept, kept_type  length and type of the residual
+  static std::string refusal(std::size_t vector, std::uint64_t length, dtype type, std::uint64_t kept,
+                             dtype kept_type) {
+    if (kept == 0 || (kept == length && kept_type == type)) return {};
     return joined({"vector ", vector, " has ", length, " values of type ", name_of(type), ", its residual ",
-                   r.length(), " of type ", name_of(r.type()),
+                   kept, " of type ", name_of(kept_type),
                    "; use a call of its own for each vector, or forget the residuals on every worker: "
                    "forget_residuals(), "
                    "in C globalq_call_load() without states, in Python load([])"});
