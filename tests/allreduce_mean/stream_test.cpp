@@ -15,6 +15,7 @@
 #include <globalq/globalq.hpp>
 #include <globalq/operator/stage.hpp>
 #include <globalq/operator/stream_stage.hpp>
+#include <globalq/telemetry/telemetry.hpp>
 #include <globalq/transport/staged.hpp>
 
 #include <gmock/gmock.h>
@@ -211,6 +212,26 @@ std::vector<std::pair<char const*, support::any_operator>> operators() {
              support::rotated(
                  gq::quantizer{gq::norm::linf{}, gq::levels::uniform<>{}, dice, gq::wire::int8{}}, 8),
              std::make_shared<turned>())},
+        {"feedback", support::with_feedback(
+                         gq::quantizer{gq::norm::linf{}, gq::levels::uniform<>{}, dice, gq::wire::int8{}})},
+        {"feedback of local maxima",
+         support::with_feedback(gq::quantizer{gq::norm::local<gq::infinity>{.bucket = 128},
+                                              gq::levels::uniform{7}, dice, gq::wire::packed<4>{}},
+                                {.decay = 0.9F, .average = 0.3F})},
+        {"feedback in 8 bits before a rotation",
+         support::with_feedback(
+             support::rotated(gq::quantizer{gq::norm::local<gq::infinity>{.bucket = 128},
+                                            gq::levels::uniform{7}, dice, gq::wire::packed<4>{}},
+                              16384),
+             {.decay = 0.9F, .average = 0.3F, .bits = 8})},
+        {"feedback of sparse frames",
+         support::with_feedback(
+             gq::quantizer{gq::norm::local<gq::infinity>{.bucket = 300}, gq::levels::symmetric{0.25, 0.5, 1},
+                           dice, gq::wire::sparse<>{}},
+             {.bits = 8})},
+        {"feedback of scales of two levels",
+         support::with_feedback(gq::quantizer{gq::norm::two_level<one_bit_float>{}, one_bit_float{}, dice,
+                                              gq::wire::packed<3>{}})},
         {"float32", gq::uncompressed{}}, {"bfloat16", gq::floats<gq::bfloat16>{}},
         {"float16", gq::floats<gq::float16>{}},
         {"float16 to nearest", gq::floats<gq::float16, gq::rounding::nearest>{}},
@@ -389,6 +410,129 @@ TEST(Stream, refuses_what_stages_cannot_precede_there) {
           gq::quantizer{gq::norm::fixed{.scale = 64}, gq::levels::uniform<>{}, dice, gq::wire::int8{}}, 64)),
       HasSubstr("norm::fixed of mapped values is supported only in host memory"));
   EXPECT_THAT(refusal(support::rotated(gq::floats<gq::bfloat16>{}, 64)), HasSubstr("stages before floats"));
+}
+
+namespace {
+
+/// Calls in turn, of which some have no mean (n: NaN) or only zeros (z), on host and stream: the same bits and residuals. After
+/// half of them each continues with the residuals of the other.
+/// @param steps  whether the stream reads the step in its memory
+template <class Value>
+void compare_calls(support::any_operator const& op, char const* how, int n, std::size_t d, bool steps) {
+  gq::transport::threads cluster{n};
+  cluster.run([&](auto& workers) {
+    staged device{workers, stream_of(workers)};
+    gq::telemetry seen_on_host({.errors = true}), seen_on_stream({.errors = true});
+    gq::options o{.seed = 3, .chunk_values = d > 9000 ? 2048U : 0U};
+    gq::schedule::any const schedule{how};
+    o.telemetry = &seen_on_host;
+    gq::allreduce_mean host{workers, op, schedule, o};
+    o.telemetry = steps ? nullptr : &seen_on_stream;
+    gq::allreduce_mean stream{device, op, schedule, o};
+    Kokkos::View<std::uint64_t, memory> const counter("step");
+    std::uint64_t step = 0;
+    for (char const kind : std::string("vvnvzvzzvv")) {
+      std::vector<Value> on_host = kind == 'z'
+                                       ? std::vector<Value>(d)
+                                       : values_of<Value>(workers.rank() + 10 * static_cast<int>(step), d);
+      if (kind == 'n' && workers.rank() == n - 1)
+        on_host[d / 2] = static_cast<Value>(std::numeric_limits<float>::quiet_NaN());
+      on_device<Value> const on_stream(on_host);
+      host(on_host, step);
+      if (steps)
+        stream(on_stream.values(), counter);
+      else
+        stream(on_stream.values(), step);
+      stream.wait();
+      std::string const where = op.facts().name + ", " + how + ", n " + std::to_string(n) + ", d " +
+                                std::to_string(d) + ", " + gq::name_of(gq::dtype_of<Value>::value) +
+                                ", step " + std::to_string(step);
+      expect_same<Value>(on_host, on_stream, where);
+      gq::saved_state const of_host = host.save(), of_stream = stream.save();
+      EXPECT_EQ(of_host.bytes(), of_stream.bytes()) << where;
+      if (step == 4) {
+        stream.load({&of_host, 1});
+        host.load({&of_stream, 1});
+        EXPECT_EQ(host.save().bytes(), stream.save().bytes()) << where;
+      }
+      if (!steps) {
+        gq::call_report const a = seen_on_host.last(), b = seen_on_stream.last();
+        EXPECT_EQ(a.rounded, b.rounded) << where;
+        EXPECT_EQ(a.zeros, b.zeros) << where;
+        EXPECT_NEAR(a.energy, b.energy, 1e-9 * a.energy) << where;  // added in another order
+        EXPECT_NEAR(a.error_energy, b.error_energy, 1e-9 * a.energy) << where;
+      }
+      ++step;
+    }
+  });
+}
+
+}  // namespace
+
+TEST(Stream, error_feedback_keeps_the_residuals_of_the_host) {
+  gq::quantizer const local{gq::norm::local<gq::infinity>{.bucket = 128}, gq::levels::uniform{7}, dice,
+                            gq::wire::packed<4>{}};
+  gq::quantizer const sums{gq::norm::linf{}, gq::levels::uniform<>{}, dice, gq::wire::int8{}};
+  gq::feedback_options const loco{.decay = 0.9F, .average = 0.3F, .bits = 8, .reset = 3};
+  auto const compare_types = [](support::any_operator const& op, char const* how, int n, std::size_t d) {
+    compare_calls<float>(op, how, n, d, n == 2);
+    if (n != 3) return;
+    compare_calls<double>(op, how, n, d, d == 1000);
+    compare_calls<gq::float16>(op, how, n, d, false);
+    compare_calls<gq::bfloat16>(op, how, n, d, false);
+  };
+  for (int n : {1, 2, 3, 4, 5})
+    for (std::size_t d : {1U, 1000U, 9001U}) {
+      for (char const* how : {"allgather", "sra"}) {
+        compare_types(support::with_feedback(local), how, n, d);
+        compare_types(support::with_feedback(support::rotated(local, 64), loco), how, n, d);
+      }
+      for (char const* how : {"ring", "tree", "native", "hierarchical:2"})
+        compare_types(support::with_feedback(sums, loco), how, n, d);
+    }
+}
+
+TEST(Stream, a_residual_stays_with_vectors_of_its_length) {
+  gq::transport::threads cluster{2};
+  cluster.run([&](auto& workers) {
+    staged device{workers, stream_of(workers)};
+    support::any_operator const op = support::with_feedback(
+        gq::quantizer{gq::norm::linf{}, gq::levels::uniform<>{}, dice, gq::wire::int8{}});
+    gq::allreduce_mean host{workers, op, gq::schedule::ring{}};
+    gq::allreduce_mean stream{device, op, gq::schedule::ring{}};
+    EXPECT_EQ(stream.save().bytes(), host.save().bytes()) << "before the first call";
+    std::vector<float> const bad(700, std::numeric_limits<float>::quiet_NaN());
+    on_device<float> const none(bad);
+    stream(none.values(), 0);  // keeps nothing, so that another length may follow
+    std::uint64_t step = 1;
+    for (std::size_t d : {1000U, 0U, 1000U, 5000U, 900U}) {
+      std::vector<float> x = values_of<float>(workers.rank(), d);
+      on_device<float> const y(x);
+      if (d == 5000 || d == 900) {
+        try {
+          stream(y.values(), step);
+          ADD_FAILURE() << "no error";
+        } catch (gq::configuration_error const& e) {
+          EXPECT_THAT(e.what(), HasSubstr("values of type float32, its residual"));
+        }
+        expect_same<float>(x, y, "a vector that is refused");
+        host.forget_residuals();
+        stream.forget_residuals();
+      }
+      host(x, step);
+      stream(y.values(), step);
+      stream.wait();
+      expect_same<float>(x, y, "length " + std::to_string(d));
+      ++step;
+    }
+    gq::saved_state const state = stream.save();
+    stream.load({&state, 1});
+    EXPECT_EQ(stream.save().bytes(), host.save().bytes());
+    gq::allreduce_mean plain{device, gq::uncompressed{}, gq::schedule::ring{}};
+    EXPECT_EQ(plain.save().size(), 0U);
+    plain.forget_residuals();
+    EXPECT_THROW(plain.load({&state, 1}), gq::configuration_error);
+  });
 }
 
 TEST(Stream, vectors_behind_pointers_give_the_same_bits) {
@@ -665,34 +809,42 @@ TEST(Stream, fewer_bytes_are_sent_for_sparse_frames) {
   });
 }
 
-TEST(Stream, halves_of_a_sharded_step_take_sparse_frames) {
-  gq::transport::threads cluster{3};
-  cluster.run([&](auto& workers) {
-    staged device{workers, stream_of(workers)};
-    gq::quantizer const op{gq::norm::l<2, 2>{.bucket = 100}, gq::levels::uniform{5}, dice,
-                           gq::wire::sparse<>{}};
-    std::vector<float> on_host = values_of<float>(workers.rank(), 10007);
-    on_device<float> const on_stream(on_host);
-    gq::reduce_scatter_mean scatter_there{device, op, {.seed = 7}};
-    gq::reduce_scatter_mean scatter{workers, op, {.seed = 7}};
-    gq::all_gather gather_there{device, op, {.seed = 7}};
-    gq::all_gather gather{workers, op, {.seed = 7}};
-    gq::broadcast send_there{device, op, 1, {.seed = 7}};
-    gq::broadcast send{workers, op, 1, {.seed = 7}};
-    for (std::uint64_t step : {1U, 2U}) {
-      scatter(on_host, step);
-      gather(on_host, step);
-      scatter_there(on_stream.values(), step);
-      scatter_there.wait();
-      gather_there(on_stream.values(), step);
-      gather_there.wait();
-      expect_same<float>(on_host, on_stream, "step " + std::to_string(step));
-      send(on_host, step + 10);
-      send_there(on_stream.values(), step + 10);
-      send_there.wait();
-      expect_same<float>(on_host, on_stream, "broadcast, step " + std::to_string(step));
-    }
-  });
+TEST(Stream, halves_of_a_sharded_step_take_sparse_frames_and_keep_residuals) {
+  gq::quantizer const sparse{gq::norm::l<2, 2>{.bucket = 100}, gq::levels::uniform{5}, dice,
+                             gq::wire::sparse<>{}};
+  gq::quantizer const local{gq::norm::local<gq::infinity>{.bucket = 128}, gq::levels::uniform{7}, dice,
+                            gq::wire::packed<4>{}};
+  for (support::any_operator const& op :
+       {support::any_operator(sparse), support::with_feedback(local, {.decay = 0.9F, .average = 0.3F})}) {
+    gq::transport::threads cluster{3};
+    cluster.run([&](auto& workers) {
+      staged device{workers, stream_of(workers)};
+      std::vector<float> on_host = values_of<float>(workers.rank(), 10007);
+      on_device<float> const on_stream(on_host);
+      gq::reduce_scatter_mean scatter_there{device, op, {.seed = 7}};
+      gq::reduce_scatter_mean scatter{workers, op, {.seed = 7}};
+      gq::all_gather gather_there{device, op, {.seed = 7}};
+      gq::all_gather gather{workers, op, {.seed = 7}};
+      gq::broadcast send_there{device, op, 1, {.seed = 7}};
+      gq::broadcast send{workers, op, 1, {.seed = 7}};
+      for (std::uint64_t step : {1U, 2U}) {
+        scatter(on_host, step);
+        gather(on_host, step);
+        scatter_there(on_stream.values(), step);
+        scatter_there.wait();
+        gather_there(on_stream.values(), step);
+        gather_there.wait();
+        expect_same<float>(on_host, on_stream, "step " + std::to_string(step));
+        EXPECT_EQ(scatter.save().bytes(), scatter_there.save().bytes());
+        EXPECT_EQ(gather.save().bytes(), gather_there.save().bytes());
+        send(on_host, step + 10);
+        send_there(on_stream.values(), step + 10);
+        send_there.wait();
+        expect_same<float>(on_host, on_stream, "broadcast, step " + std::to_string(step));
+        EXPECT_EQ(send.save().bytes(), send_there.save().bytes());
+      }
+    });
+  }
 }
 
 TEST(Stream, the_step_can_be_where_the_stream_is_and_is_counted) {

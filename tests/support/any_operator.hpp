@@ -9,8 +9,10 @@
 
 #include <globalq/operator/any_quantizer.hpp>
 #include <globalq/operator/detail/make_stream_codec.hpp>
+#include <globalq/operator/detail/stream_feedback_codec.hpp>
 #include <globalq/operator/detail/stream_rotation.hpp>
 #include <globalq/operator/detail/stream_staged_codec.hpp>
+#include <globalq/operator/error_feedback.hpp>
 #include <globalq/operator/rotated.hpp>
 
 #include <functional>
@@ -39,6 +41,16 @@ class any_operator : public globalq::any_quantizer {
               return std::make_unique<globalq::detail::stream_staged_codec<space>>(
                   globalq::detail::make_codec(op, facts, r, on), facts, facts.chain.size() - inner_stages - 1,
                   on);
+            }};
+  }
+
+  /// error_feedback{op, options}
+  template <class Operator>
+  static any_operator with_feedback(Operator const& op, globalq::feedback_options const& options) {
+    return {globalq::error_feedback{op, options},
+            [op](auto const& facts, auto const& r, executor const& on) -> codec {
+              return std::make_unique<globalq::detail::stream_feedback_codec<space>>(
+                  globalq::detail::make_codec(op, facts, r, on), facts, r.how, on);
             }};
   }
 
@@ -74,6 +86,15 @@ any_operator mapped(Operator const& op, std::shared_ptr<globalq::stage const> ma
   return globalq::mapped{op, std::move(map)};
 #else
   return any_operator::mapped(op, std::move(map));
+#endif
+}
+/// error_feedback{op, options} on both.
+template <class Operator>
+any_operator with_feedback(Operator const& op, globalq::feedback_options const& options = {}) {
+#if defined(KOKKOS_ENABLE_CUDA)
+  return globalq::error_feedback{op, options};
+#else
+  return any_operator::with_feedback(op, options);
 #endif
 }
 template <class Operator>

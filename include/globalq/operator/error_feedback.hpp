@@ -4,6 +4,9 @@
 /// @brief operator: error feedback: calls add to a vector what earlier frames of it left out.
 
 #include "detail/feedback_codec.hpp"
+#if defined(KOKKOS_ENABLE_CUDA)
+#include "detail/stream_feedback_codec.hpp"
+#endif
 #include "detail/wrapped_operator.hpp"
 #include "stage.hpp"
 
@@ -28,14 +31,16 @@ namespace GLOBALQ_ABI {
 /// encoded under a norm of all workers.
 ///
 /// Works over allgather, scatter-reduce-allgather, where codes are added as integers (native, ring, tree), between nodes
-/// (hierarchical with sums in nodes), in reduce_scatter_mean, all_gather and groups, in host memory. Refused where a worker
-/// would round sums of others again (ring and tree with local norms, packed codes or exponential levels), for floats,
-/// norm::fixed and norms other than the largest magnitude, whose residuals may grow without bound.
+/// (hierarchical with sums in nodes), in reduce_scatter_mean, all_gather and groups; on streams of Kokkos::Cuda with the same
+/// bits, around operators that work there. Refused where a worker would round sums of others again (ring and tree with local
+/// norms, packed codes or exponential levels), for floats, norm::fixed and norms other than the largest magnitude, whose
+/// residuals may grow without bound.
 ///
 /// Residuals belong to the call object and the number of a vector in it: average different vectors by different objects, or
 /// as a group. allreduce_mean::save() and load() store them. A call that throws, or whose mean is NaN, leaves them as they
 /// were (of reduce_scatter_mean: on the worker that owns the shard). Where the residual is large compared with the values that
-/// follow, as after a loss of scale, it dominates their bucket: use reset. @n
+/// follow, as after a loss of scale, it dominates their bucket: use reset. On a stream kernels
+/// decide about all this, so a graph keeps residuals in each replay. @n
 /// Wire: the operator's. Memory: three vectors of float (float64 vectors: double), with 8 bits one and a half; with further
 /// stages one more. Time: each frame is decoded by the worker that made it.
 /// @code
@@ -52,7 +57,7 @@ class error_feedback : public detail::wrapped_operator {
   template <class Operator>
   requires(!std::is_same_v<Operator, error_feedback>) explicit error_feedback(
       Operator const& op, feedback_options const& options = {})
-      : wrapped_operator(op, facts_in(detail::facts_of(op), options), wrap) {}
+      : wrapped_operator(op, facts_in(detail::facts_of(op), options), wrap, wrap_on_stream<Operator>) {}
 
  private:
   class stage_of final : public stage {
@@ -105,6 +110,19 @@ class error_feedback : public detail::wrapped_operator {
                                                       kernel::host_executor const& on) {
     return std::make_unique<detail::feedback_codec>(std::move(inner), f, r.how, on);
   }
+#if defined(KOKKOS_ENABLE_CUDA)
+  /// A template, so that kernels are compiled only where it is used.
+  template <class>
+  static std::unique_ptr<detail::operator_codec> wrap_on_stream(std::unique_ptr<detail::operator_codec> inner,
+                                                                detail::operator_facts const& f,
+                                                                detail::resolution const& r, std::size_t,
+                                                                stream_executor const& on) {
+    return std::make_unique<detail::stream_feedback_codec<Kokkos::Cuda>>(std::move(inner), f, r.how, on);
+  }
+#else
+  template <class>
+  static constexpr std::nullptr_t wrap_on_stream = nullptr;
+#endif
 };
 
 }  // namespace GLOBALQ_ABI

@@ -54,6 +54,7 @@ class mapped : public detail::wrapped_operator {
 #if defined(KOKKOS_ENABLE_CUDA)
   static std::unique_ptr<detail::operator_codec> wrap_on_stream(std::unique_ptr<detail::operator_codec> inner,
                                                                 detail::operator_facts const& f,
+                                                                detail::resolution const&,
                                                                 std::size_t inner_stages,
                                                                 stream_executor const& on) {
     return std::make_unique<detail::stream_staged_codec<Kokkos::Cuda>>(std::move(inner), f,

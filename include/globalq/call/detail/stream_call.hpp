@@ -69,6 +69,11 @@ class stream_call {
     throw_trouble();
     if (std::string const why = type_refusal(setup_.facts, y.type); !why.empty())
       throw configuration_error(worker_message(setup_.operation, workers_.rank(), workers_.size(), why));
+    if (kept_on_stream* const kept = codec_->kept()) {
+      std::string const why = kept->refusal(length, mapped_type(x.type), [this] { settle(); });
+      if (!why.empty())
+        throw configuration_error(worker_message(setup_.operation, workers_.rank(), workers_.size(), why));
+    }
     bool const capturing = on_.capturing();
     // no report of a captured call: that would block
     if (capturing) return enqueue(schedule, x, y, length, step, capturing);
@@ -97,6 +102,18 @@ class stream_call {
 
   /// The configuration of the constructor, with the levels of the next call.
   call_setup const& setup() const { return setup_; }
+
+  /// Residuals of an operator with error feedback, after all enqueued calls.
+  residuals kept() {
+    kept_on_stream* const kept = codec_->kept();
+    return kept == nullptr ? residuals() : kept->save([this] { settle(); });
+  }
+  void load(residuals from) {
+    if (kept_on_stream* const kept = codec_->kept()) kept->load(from, [this] { settle(); });
+  }
+  void forget() {
+    if (kept_on_stream* const kept = codec_->kept()) kept->forget();
+  }
 
  private:
   /// Numbers of threads that fill results, and that compare values.
@@ -174,9 +191,10 @@ class stream_call {
     c.agreed = &state_->agreed;
     c.settled = settles;
     c.wait = [this] { settle(); };
+    kept_on_stream* const kept = codec_->kept();
     bool const compares = meter_.wants_errors() && setup_.facts.rounds();
     bool const measured = !compares && !enters && measure_first(schedule, c, cut, brought, bucket_scales);
-    open(x, length, brought, cut.chunk(), step, bucket_scales,
+    open(c, brought, cut.chunk(), step, bucket_scales,
          {settles ? &state_->agreed : nullptr, bucket_scales, x.type, extent, c.workers}, measured);
     if (!known || workers_.host_driven()) {
       settle_and_check();
@@ -187,11 +205,13 @@ class stream_call {
         scale_buckets(c.x.type, x.type, buckets, bucket_scales);
         if (compares) {
           c.settled = false;
-          measure_errors(c, x, cut, schedule.parts(n), brought);
+          measure_errors(c, kept == nullptr ? x : kept->entered(), cut, schedule.parts(n), brought);
         }
+        c.keeps = kept != nullptr;
         codec_->begin(c);
       }
       run_metered(meter_, schedule, workers_, *codec_, cut, frames_);
+      if (kept != nullptr) kept->commit(state_);
     }
     std::uint64_t const items = std::clamp<std::uint64_t>(written.count / 16, 1, most_concluding);
     on_.items(items, conclude_call{state_, at(y, written.first), written.count, items, step, throws(),
@@ -268,8 +288,10 @@ class stream_call {
 
   /// Computes statistics, exchanges records, and decides.
   /// @param measured  the maximum is already known
-  void open(const_vector x, std::uint64_t length, segment brought, std::uint64_t chunk, call_step step,
-            double* bucket_scales, settle_scales const& scales, bool measured) {
+  void open(codec_call const& c, segment brought, std::uint64_t chunk, call_step step, double* bucket_scales,
+            settle_scales const& scales, bool measured) {
+    const_vector const x = c.x;
+    std::uint64_t const length = c.length;
     int const n = workers_.size();
     std::uint32_t const q = setup_.inner_order();
     std::uint64_t const bucket = setup_.facts.bucket, buckets = setup_.buckets(length);
@@ -281,6 +303,12 @@ class stream_call {
     write_record const record{agreed,   step, state_,          whole ? statistics_ : nullptr, q,
                               records_, n,    workers_.rank(), !setup_.facts.chain.empty()};
     if (measured) {
+      on_.items(1, record);
+    } else if (kept_on_stream* const kept = codec_->kept()) {
+      auto const timed = meter_.enter(phase::norm);
+      norm::enqueue_statistics(on_, at(x, brought.first), brought.count, bucket, q, tree_,
+                               statistics_ + (bucket == 0 ? 0 : brought.first / bucket), &state_->top);
+      kept->raise(c, &state_->top);
       on_.items(1, record);
     } else {
       auto const timed = meter_.enter(phase::norm);

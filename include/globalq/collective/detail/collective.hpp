@@ -138,10 +138,8 @@ class collective {
   }
 
   /// @brief This worker's residuals, for a checkpoint, if the operator has error feedback; else a state without entries.
-  /// Waits for calls that were started before. Host memory only.
+  /// Waits for calls that were started before.
   saved_state save() const {
-    static_assert(!on_stream,
-                  "globalq: error feedback needs host memory, so a call on a stream has nothing to save");
     settle();
     saved_state s(workers().size(), workers().rank());
     residuals const& kept = body_->call.kept();
@@ -155,8 +153,6 @@ class collective {
   /// @throws configuration_error if a worker's state is missing or occurs twice, or the operator has no error feedback;
   ///         frame_error if states differ in their vectors. Nothing is changed then.
   void load(std::span<saved_state const> saved) {
-    static_assert(!on_stream,
-                  "globalq: error feedback needs host memory, so a call on a stream has nothing to load");
     settle();
     if (setup().forced) return;
     feedback_options const* const options = feedback_of(setup().facts.chain);
@@ -170,15 +166,19 @@ class collective {
                          [&](saved_state const* s) { return residuals::contains(*s, std::to_string(k)); });
     };
     for (std::size_t k = 0; any_has(k); ++k) all.load(k, std::to_string(k), from, *options);
-    body_->call.kept() = std::move(all);
+    if constexpr (on_stream)
+      body_->call.load(std::move(all));
+    else
+      body_->call.kept() = std::move(all);
   }
 
   /// @brief Makes the next call begin without residuals. Waits for calls that were started before.
   void forget_residuals() {
-    static_assert(!on_stream,
-                  "globalq: error feedback needs host memory, so a call on a stream has nothing to forget");
     settle();
-    body_->call.kept().clear();
+    if constexpr (on_stream)
+      body_->call.forget();
+    else
+      body_->call.kept().clear();
   }
 
   /// Whether GLOBALQ_FORCE_FLOAT32 was set at construction, so that float32 replaces the operator.

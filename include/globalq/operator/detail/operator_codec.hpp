@@ -10,6 +10,7 @@
 #include "../../kernel/operands.hpp"
 #include "../../levels/table.hpp"
 #include "../../wire/frame.hpp"
+#include "kept_on_stream.hpp"
 
 #include <functional>
 
@@ -42,6 +43,7 @@ struct codec_call {
   double vector_scale = 0;  ///< in host memory: of a norm with two levels of scales
   int wide = 0;
   residual* kept = nullptr;  ///< in host memory: of this vector, for error feedback; null: none is kept
+  bool keeps = false;        ///< on a stream, for error feedback: what frames leave out is kept
   float_scale floats;        ///< in host memory
   double top = 0;            ///< in host memory: max|x| of all workers
   kernel::agreed_call* agreed = nullptr;  ///< on a stream: contains wide when the kernels run
@@ -71,6 +73,9 @@ class operator_codec : public codec {
   /// On a stream: enqueues the stages of the operator, which map a part of the vector, after the workers agreed.
   /// @param x   of the type of mapped vectors; may be @p to
   virtual void enter(codec_call const&, const_vector /*x*/, segment, mutable_vector /*to*/) {}
+
+  /// On a stream: the residual that calls add to their vectors; null: there is none.
+  virtual kept_on_stream* kept() { return nullptr; }
 
   /// On a stream: the largest level, with which begin() computes the scales of the whole vector; 0: it computes none.
   virtual double extent() const { return 0; }

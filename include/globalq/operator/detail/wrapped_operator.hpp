@@ -30,7 +30,8 @@ class wrapped_operator : public any_quantizer {
 #if defined(KOKKOS_ENABLE_CUDA)
   /// The same on a stream; null: that is refused.
   using stream_wrapper = std::unique_ptr<operator_codec> (*)(std::unique_ptr<operator_codec> inner,
-                                                             operator_facts const&, std::size_t inner_stages,
+                                                             operator_facts const&, resolution const&,
+                                                             std::size_t inner_stages,
                                                              stream_executor const&);
 #else
   using stream_wrapper = std::nullptr_t;
@@ -81,7 +82,7 @@ class wrapped_operator : public any_quantizer {
                            stream_executor const& on) -> std::unique_ptr<operator_codec> {
         model const& of = static_cast<model const&>(p);
         if (of.wrap_on_stream == nullptr) refuse_stream(of.facts);
-        return of.wrap_on_stream(detail::make_codec(of.op, f, r, on), f, of.inner_stages, on);
+        return of.wrap_on_stream(detail::make_codec(of.op, f, r, on), f, r, of.inner_stages, on);
       };
 #endif
     }
