@@ -4,13 +4,9 @@
 /// @brief operator: the codec of EDEN: each frame has a rotation of its own, and a scale computed from its codes.
 
 #include "../../kernel/reduction.hpp"
-#include "../../wire/packed.hpp"
-#include "frame_format.hpp"
-#include "operator_codec.hpp"
+#include "eden_frames.hpp"
 
-#include <cmath>
 #include <functional>
-#include <numbers>
 #include <span>
 #include <vector>
 
@@ -36,27 +32,13 @@ inline double inner_product(float const* a, float const* b, int count) {
 /// unbiased along the vector. A block is encoded and decoded in units of a power of two, so that nothing overflows.
 ///
 /// Signs depend on the worker that encodes, so no two frames of a mean have the same rotation.
-class eden_codec final : public operator_codec {
+class eden_codec final : public eden_frames {
  public:
   /// @param codes    the codec of the quantizer
   /// @param largest  the largest level, if the standard deviation of rotated values is 1
   eden_codec(std::unique_ptr<operator_codec> codes, operator_facts const& op, double largest,
              kernel::host_executor const& on)
-      : codes_(std::move(codes)),
-        format_(op),
-        largest_(largest),
-        identifier_(wire::packed<>{static_cast<std::uint32_t>(op.wire_bits)}.identifier()),
-        hash_(hash(hash(hash(0, std::string_view("eden")), op.levels), op.bucket)),
-        on_(on) {}
-
-  std::size_t frame_bytes(segment part, int /*terms*/) const override {
-    return format_.bytes(part, call_.x.type);
-  }
-  wire::frame_traits traits() const override {
-    scale_format const form = scales();
-    return wire::traits_of(&form, hash_);
-  }
-  payload numbers(segment, std::span<std::byte>) const override { return {}; }
+      : eden_frames(std::move(codes), op, largest), on_(on) {}
 
   void combine(segment part, bool own, std::span<source const> sources, std::span<std::byte> out) override {
     if (part.empty()) return;
@@ -91,8 +73,6 @@ class eden_codec final : public operator_codec {
   }
 
  private:
-  scale_format scales() const { return format_.q.format(call_.x.type); }
-
   /// f(number, block) for all blocks of a part, on all threads; blocks are relative to the part.
   template <class F>
   void each_block(segment part, F const& f) const {
@@ -112,47 +92,23 @@ class eden_codec final : public operator_codec {
 
   // ---- rotation
 
-  random::stream signs_of(int worker, int terms) const {
-    return {call_.seed, call_.step, static_cast<std::uint32_t>(worker),
-            terms > 1 ? random::purpose::turn_requantize : random::purpose::turn};
-  }
-  /// 2^-(k/2), rounded.
-  static float root(int k) {
-    return power_of_two_float(-(k + 1) / 2) * (k % 2 == 0 ? 1.0F : std::numbers::sqrt2_v<float>);
-  }
-  /// Rotations of 2^k values of a block.
-  struct rotations {
-    int k, count;            ///< how many
-    std::uint64_t first[5];  ///< where
-
-    /// A power of two is rotated once. Of other blocks five rotations of the largest power of two that fits, at both ends and in
-    /// the middle, spread each value over the whole block.
-    explicit rotations(segment block) : k(bit_width(block.count) - 1), count(1) {
-      std::uint64_t const rest = block.count - size();
-      count = rest == 0 ? 1 : 5;
-      for (int i = 0; i < 5; ++i) first[i] = block.first + (i == 2 ? rest / 2 : (i % 3 == 0 ? 0 : rest));
-    }
-    std::uint64_t size() const { return std::uint64_t{1} << k; }
-    /// Of the signs: each rotation draws others, beyond those of all vectors.
-    static std::uint64_t shift(int i) { return static_cast<std::uint64_t>(i) << 48; }
-  };
   /// Rotates a block.
   /// @param start  of the part in the vector
   void turn(random::stream const& signs, std::uint64_t start, segment block, float* part) const {
-    rotations const r(block);
+    eden_rotations const r(block);
     for (int i = 0; i < r.count; ++i) {
       float* const x = part + r.first[i];
-      leaf_.turn_signs(signs, start + r.first[i] + r.shift(i), r.size(), root(r.k), x, x);
+      leaf_.turn_signs(signs, start + r.first[i] + r.shift(i), r.size(), eden_factor(r.k), x, x);
       leaf_.hadamard(x, r.size());
     }
   }
   /// Undoes turn().
   void turn_back(random::stream const& signs, std::uint64_t start, segment block, float* part) const {
-    rotations const r(block);
+    eden_rotations const r(block);
     for (int i = r.count; i-- > 0;) {
       float* const x = part + r.first[i];
       leaf_.hadamard(x, r.size());
-      leaf_.turn_signs(signs, start + r.first[i] + r.shift(i), r.size(), root(r.k), x, x);
+      leaf_.turn_signs(signs, start + r.first[i] + r.shift(i), r.size(), eden_factor(r.k), x, x);
     }
   }
 
@@ -160,13 +116,12 @@ class eden_codec final : public operator_codec {
 
   /// Of each block the largest exponent of the norm of own values and the scales of frames, 0 without any; in units of 2^wide.
   void find_units(segment part, bool own, std::span<source const> sources) {
-    constexpr int least = -1000;
-    units_.assign(format_.scales(part), 0);
+    units_.resize(format_.scales(part));
     for (std::uint64_t b = 0; b < units_.size(); ++b) {
       double most = own ? call_.bucket_scales[format_.first_bucket(part) + b] : 0.0;
       for (source const& s : sources)
         most = std::max(most, read_scale(s.frame.data() + wire::header_bytes, b, scales()));
-      if (most > 0) units_[b] = std::max(least, exponent_of(most));
+      units_[b] = eden_unit(most);
     }
   }
 
@@ -186,13 +141,7 @@ class eden_codec final : public operator_codec {
   // ---- codes
 
   void begin_codes(std::uint64_t count, float const* x, float* y) {
-    codec_call c;
-    c.x = {x, dtype::float32};
-    c.y = {y, dtype::float32};
-    c.length = count;
-    c.rank = call_.rank;
-    c.bucket_scales = norms_;
-    codes_->begin(c);
+    codes_->begin(call_of_codes(count, x, y, norms_));
   }
 
   /// Writes scales and codes of a part.
@@ -205,10 +154,8 @@ class eden_codec final : public operator_codec {
     norm::bucket_statistics(on_, part.count, format_.bucket, 2, norm::input_block{{y, dtype::float32}, 2},
                             statistics_, parts_);
     for (std::uint64_t b = 0; b < blocks; ++b) {
-      double const count = static_cast<double>(std::min(format_.bucket, part.count - b * format_.bucket));
-      norms_[b] = representable(norm::local_scale(statistics_[b], 2, dtype::float32, 0) *
-                                    rounded(largest_ / rounded(std::sqrt(count))),
-                                dtype::float32);
+      std::uint64_t const count = std::min(format_.bucket, part.count - b * format_.bucket);
+      norms_[b] = eden_norm(statistics_[b], count, largest_);
     }
     segment const all{0, part.count};
     float* const q = decoded_.get_values<float>(part.count);
@@ -223,11 +170,7 @@ class eden_codec final : public operator_codec {
         std::span(products_), partial_);
     std::memset(out.data() + wire::header_bytes, 0, format_.scale_bytes(part, call_.x.type));
     for (std::uint64_t b = 0; b < blocks; ++b) {
-      norm::statistic const& s = statistics_[b];
-      double const squares = s.sum * power_of_two(2 * s.exponent());
-      double const scale =
-          products_[b] > 0 ? rounded(norms_[b] * rounded(squares / products_[b])) * power_of_two(units_[b])
-                           : 0.0;
+      double const scale = eden_scale(statistics_[b], norms_[b], products_[b], units_[b]);
       if (bits_of(scale) >= double_infinity)
         fail<non_finite_error>({"globalq: encode: the scale of values ", part.first + b * format_.bucket,
                                 " and following is beyond the range of float64; scale the vector down"});
@@ -297,20 +240,6 @@ class eden_codec final : public operator_codec {
     }
   }
 
-  template <class Byte>
-  Byte* codes_in(segment part, Byte* frame, dtype type) const {
-    return frame + wire::header_bytes + format_.scale_bytes(part, type);
-  }
-  template <class Byte>
-  Byte* codes_in(segment part, Byte* frame) const {
-    return codes_in(part, frame, call_.x.type);
-  }
-
-  std::unique_ptr<operator_codec> codes_;
-  codes_format format_;
-  double largest_;
-  std::uint8_t identifier_;
-  std::uint64_t hash_;
   kernel::host_executor on_;
   kernel::value_leaves const& leaf_ = kernel::host::leaves_of_values();
   byte_buffer values_, decoded_, frame_;  ///< a part in units; codes of one frame decoded; that frame

@@ -13,10 +13,11 @@
 
 namespace GLOBALQ_ABI::detail {
 
-/// The arguments of kernels that rotate a part of a vector by blocks.
+/// What kernels know of any rotation of a part of a vector by blocks: its place and its signs.
 /// @tparam T  float or double
 template <class T>
-struct rotation_on_device {
+struct rotated_blocks {
+  using value_type = T;
   static constexpr int most = 16384 / static_cast<int>(sizeof(T));  ///< values of a piece
 
   std::uint64_t first, count;
@@ -24,11 +25,8 @@ struct rotation_on_device {
   T const* x;
   T* y;
   bool back;
-  int growth;  ///< exponent of the factor from the largest value of a block to that of the rotated one
-  stage_bound top;
   random::stream signs;
   std::uint64_t const* step_at;
-  kernel::agreed_call* agreed;
 
   /// Blocks of 2^k values each, or a part of one.
   struct piece {
@@ -61,13 +59,6 @@ struct rotation_on_device {
     return {begin + from, left < most ? static_cast<int>(left) : most, k};
   }
 
-  /// The factor before the transform, or after it on the way back, of a block of 2^k values.
-  GLOBALQ_FUNCTION T scale(int k) const {
-    int const limit = sizeof(T) == 8 ? 1022 : 126, e = exponent_of(top(agreed->top)) + 2 * growth + 4 - limit,
-              excess = e > 0 ? e : 0;
-    return static_cast<T>(power_of_two(back ? excess - (k + 1) / 2 : -(k / 2) - excess));
-  }
-
   /// A value with the sign of bit i % 32 of a word.
   GLOBALQ_FUNCTION static float turned(float v, std::uint32_t word, std::uint64_t i) {
     return float_of(bits_of(v) ^ word >> (i % 32) << 31);
@@ -80,9 +71,6 @@ struct rotation_on_device {
     if (step_at != nullptr) s.step = *step_at;
     return s;
   }
-  GLOBALQ_FUNCTION void check(T v) const {
-    if (!is_finite(v)) Kokkos::atomic_or(&agreed->faults, static_cast<std::uint32_t>(kernel::out_of_range));
-  }
   /// The first value of butterfly j, of values 2^k apart.
   template <class Index>
   GLOBALQ_FUNCTION static Index low_of(Index j, int k) {
@@ -90,26 +78,52 @@ struct rotation_on_device {
   }
 };
 
-/// Rotates pieces: all of the transform of blocks in a piece, and the first stages of longer ones.
+/// The rotation of a stage.
 template <class T>
-struct rotate_pieces {
-  static constexpr int team_threads = 256, most = rotation_on_device<T>::most;
-  static constexpr std::size_t scratch_bytes = sizeof(T) * most + most / 8;
+struct rotation_on_device : rotated_blocks<T> {
+  int growth;  ///< exponent of the factor from the largest value of a block to that of the rotated one
+  stage_bound top;
+  kernel::agreed_call* agreed;
 
-  rotation_on_device<T> of;
+  /// Whether nothing is rotated.
+  GLOBALQ_FUNCTION bool stops() const { return this->back && !agreed->writes; }
+  /// The sign of value i.
+  GLOBALQ_FUNCTION static std::uint64_t sign(std::uint64_t i) { return i; }
+  /// The factor before the transform, or after it on the way back, of a block of 2^k values.
+  GLOBALQ_FUNCTION T scale(int k) const {
+    int const limit = sizeof(T) == 8 ? 1022 : 126, e = exponent_of(top(agreed->top)) + 2 * growth + 4 - limit,
+              excess = e > 0 ? e : 0;
+    return static_cast<T>(power_of_two(this->back ? excess - (k + 1) / 2 : -(k / 2) - excess));
+  }
+  GLOBALQ_FUNCTION void check(T v) const {
+    if (!is_finite(v)) Kokkos::atomic_or(&agreed->faults, static_cast<std::uint32_t>(kernel::out_of_range));
+  }
+};
+
+/// Rotates pieces: all of the transform of blocks in a piece, and the first stages of longer ones.
+/// @tparam Of  rotated_blocks with stops(), sign(), scale() and check() as those of rotation_on_device
+template <class Of>
+struct rotate_pieces {
+  using T = typename Of::value_type;
+  static constexpr int team_threads = 256, most = Of::most;
+  /// Values, and words of signs; a piece may begin within a group of four words.
+  static constexpr std::size_t scratch_bytes = sizeof(T) * most + most / 8 + 16;
+
+  Of of;
 
   template <class Team>
   KOKKOS_FUNCTION void operator()(Team const& team, std::uint64_t item, std::byte* scratch) const {
-    if (of.back && !of.agreed->writes) return;
+    if (of.stops()) return;
     auto const p = of.at(item);
     auto* const v = reinterpret_cast<T*>(scratch);
     auto* const word = reinterpret_cast<std::uint32_t*>(scratch + sizeof(T) * most);
     bool const whole = (std::uint64_t{1} << p.k) <= most, turns = !of.back || whole;
-    int const offset = static_cast<int>(p.first % 128), groups = turns ? (offset + p.values + 127) / 128 : 0;
+    std::uint64_t const signs = of.sign(p.first);
+    int const offset = static_cast<int>(signs % 128), groups = turns ? (offset + p.values + 127) / 128 : 0;
     T const factor = of.scale(p.k);
     random::stream const words = of.words();
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, groups), [&](int g) {
-      random::words4 const w = words.group(p.first / 128 + static_cast<std::uint64_t>(g));
+      random::words4 const w = words.group(signs / 128 + static_cast<std::uint64_t>(g));
       for (int j = 0; j < 4; ++j) word[4 * g + j] = w.word[j];
     });
     team.team_barrier();
@@ -142,19 +156,21 @@ struct rotate_pieces {
 };
 
 /// A stage of the transform of blocks longer than a piece; the last one on the way back also has signs and factors.
-template <class T>
+template <class Of>
 struct rotate_far {
-  rotation_on_device<T> of;
+  using T = typename Of::value_type;
+
+  Of of;
   std::uint64_t first;
   int k, last;  ///< values 2^k apart; blocks of 2^(last + 1)
 
   GLOBALQ_FUNCTION void operator()(std::uint64_t j) const {
-    if (of.back && !of.agreed->writes) return;
+    if (of.stops()) return;
     std::uint64_t const low = first + of.low_of(j, k), high = low + (std::uint64_t{1} << k);
     T const a = of.y[low], b = of.y[high];
     bool const turns = of.back && k == last;
-    of.y[low] = turns ? turned(a + b, low) : a + b;
-    of.y[high] = turns ? turned(a - b, high) : a - b;
+    of.y[low] = turns ? turned(a + b, of.sign(low)) : a + b;
+    of.y[high] = turns ? turned(a - b, of.sign(high)) : a - b;
   }
 
  private:
@@ -168,6 +184,22 @@ struct rotate_far {
     return value;
   }
 };
+
+/// Enqueues a rotation.
+template <class Space, class Of>
+void enqueue_rotation(kernel::stream_executor<Space> const& on, Of const& of) {
+  on.teams(of.items(), rotate_pieces<Of>{of});
+  auto const log2_of = [](std::uint64_t n) { return static_cast<int>(std::bit_width(n)) - 1; };
+  std::uint64_t begin = of.first;
+  auto const far = [&](int k, std::uint64_t count) {
+    for (int reach = log2_of(of.most); reach < k; ++reach)
+      on.items(count / 2, rotate_far<Of>{of, begin, reach, k - 1});
+    begin += count;
+  };
+  if (of.whole() != 0) far(of.block, of.whole());
+  for (std::uint64_t rest = of.count - of.whole(); rest != 0; rest -= std::bit_floor(rest))
+    far(log2_of(rest), std::bit_floor(rest));
+}
 
 /// The rotation in host memory and on streams of a space.
 template <class Space>
@@ -188,32 +220,21 @@ class rotation_on final : public rotation, public stream_stage<Space> {
  private:
   void run(stream_stage_call<Space> const& c, const_vector x, segment part, mutable_vector y,
            bool back) const {
-    int const block = log2_of(this->grain());
+    int const block = static_cast<int>(std::bit_width(this->grain())) - 1;
     with_type(c.type, [&]<class T>(T) {
-      rotation_on_device<T> const of{part.first,
-                                     part.count,
-                                     block,
-                                     static_cast<T const*>(x.data),
-                                     static_cast<T*>(y.data),
-                                     back,
-                                     (block + 1) / 2,
-                                     c.top,
-                                     {c.seed, c.step, 0, random::purpose::rotate},
-                                     c.step_at,
-                                     c.agreed};
-      c.on.teams(of.items(), rotate_pieces<T>{of});
-      std::uint64_t begin = part.first;
-      auto const far = [&](int k, std::uint64_t count) {
-        for (int reach = log2_of(of.most); reach < k; ++reach)
-          c.on.items(count / 2, rotate_far<T>{of, begin, reach, k - 1});
-        begin += count;
-      };
-      if (of.whole() != 0) far(block, of.whole());
-      for (std::uint64_t rest = part.count - of.whole(); rest != 0; rest -= std::bit_floor(rest))
-        far(log2_of(rest), std::bit_floor(rest));
+      enqueue_rotation(c.on, rotation_on_device<T>{{part.first,
+                                                    part.count,
+                                                    block,
+                                                    static_cast<T const*>(x.data),
+                                                    static_cast<T*>(y.data),
+                                                    back,
+                                                    {c.seed, c.step, 0, random::purpose::rotate},
+                                                    c.step_at},
+                                                   (block + 1) / 2,
+                                                   c.top,
+                                                   c.agreed});
     });
   }
-  static int log2_of(std::uint64_t n) { return static_cast<int>(std::bit_width(n)) - 1; }
 };
 
 }  // namespace GLOBALQ_ABI::detail
