@@ -70,8 +70,9 @@ void adapt_densities(Workers& workers, gq::adapt::model_layout const& model,
                      std::vector<float> const& gradient, std::uint64_t step) {
   std::vector<float> y(gradient.size());
   //! [layers-densities]
-  gq::baseline::adaptive mean{gq::baseline::top_k{model, {.density = 0.01}},
-                              {.candidates = gq::adapt::around(0.01, 9, 10), .reference = 0.01, .every = 500}};
+  gq::baseline::adaptive mean{
+      gq::baseline::top_k{model, {.density = 0.01}},
+      {.candidates = gq::adapt::around(0.01, 9, 10), .reference = 0.01, .every = 500}};
   mean.reduce(workers, gradient, y, step);
   //! [layers-densities]
 }

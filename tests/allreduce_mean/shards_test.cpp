@@ -505,6 +505,7 @@ TEST(Shards, are_the_same_on_a_stream) {
                         gq::wire::packed<4>{}});
       run(gq::quantizer{gq::norm::l<2, 2>{.bucket = 300}, gq::levels::exponential{7}, dice,
                         gq::wire::int8{}});
+      run(support::eden<2>(64));
       run(gq::uncompressed{});
     });
 }

@@ -232,6 +232,12 @@ std::vector<std::pair<char const*, support::any_operator>> operators() {
         {"feedback of scales of two levels",
          support::with_feedback(gq::quantizer{gq::norm::two_level<one_bit_float>{}, one_bit_float{}, dice,
                                               gq::wire::packed<3>{}})},
+        {"eden", support::eden<2>(64)},
+#if !defined(KOKKOS_ENABLE_CUDA) || defined(GLOBALQ_TEST_IN_FULL)
+        {"eden of the shortest blocks", support::eden<1>(2)},
+        {"eden of blocks of two pieces", support::eden<3>(8192)},
+        {"eden, rotated", support::rotated(support::eden<4>(1024), 256)},
+#endif
         {"float32", gq::uncompressed{}}, {"bfloat16", gq::floats<gq::bfloat16>{}},
         {"float16", gq::floats<gq::float16>{}},
         {"float16 to nearest", gq::floats<gq::float16, gq::rounding::nearest>{}},

@@ -113,6 +113,8 @@ std::vector<std::pair<char const*, support::any_operator>> operators() {
                                                                         dice, gq::wire::packed<3>{}},
                                                           64),
                                          8192)},
+      {"eden", support::eden<2>(64)},
+      {"eden of long blocks, rotated", support::rotated(support::eden<2>(16384), 256)},
       {"sparse", gq::quantizer{gq::norm::l<2, 2>{}, gq::levels::uniform{5}, dice, gq::wire::sparse<>{}}},
       {"sparse local", gq::quantizer{gq::norm::local<2>{.bucket = 1000}, gq::levels::symmetric{0.25, 0.5, 1},
                                      dice, gq::wire::sparse<>{}}},
@@ -307,6 +309,32 @@ TEST(StreamVectorCodec, a_frame_of_another_operator_or_form_of_scales_is_refused
   device<std::byte> const one("frame", codec.frame_bytes(100));
   codec.encode(on_device(values_of<float>(100)), {}, one);
   EXPECT_THROW((codec.decode(one, {}, device<double>("y", 100)), codec.wait()), gq::frame_error);
+}
+
+TEST(StreamVectorCodec, frames_of_edens_quantizer_and_bad_scales_are_refused_and_scales_beyond_float64_too) {
+  gq::quantizer const plain{gq::norm::local<2>{64}, gq::detail::levels_of_eden(2), gq::rounding::nearest{},
+                            gq::wire::packed<2>{}};
+  gq::stream_vector_codec codec{support::eden<2>(64), space()}, other{plain, space()};
+  std::vector<double> const x = values_of<double>(300);
+  device<std::byte> const frame("frame", codec.frame_bytes(300, gq::dtype::float64));
+  device<double> const y("y", 300);
+  codec.encode(on_device(x), {}, frame);
+  codec.decode(frame, {}, y);
+  codec.wait();
+  EXPECT_THROW((other.decode(frame, {}, y), other.wait()), gq::frame_error);
+  for (double bad :
+       {-1.0, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+    auto damaged = on_host(frame);
+    std::memcpy(damaged.data() + 16 + 8, &bad, 8);
+    EXPECT_THROW((codec.decode(on_device(damaged), {}, y), codec.wait()), gq::frame_error) << bad;
+  }
+  other.encode(on_device(x), {}, frame);
+  EXPECT_THROW((codec.decode(frame, {}, y), codec.wait()), gq::frame_error);
+  // the norm is within float64; the scale, above 1.6 times it, is not
+  device<std::byte> const room("frame", codec.frame_bytes(2, gq::dtype::float64));
+  codec.encode(on_device(std::vector<double>{1e308, -1.7e308}), {}, room);
+  EXPECT_THROW(codec.wait(), gq::non_finite_error);
+  EXPECT_THROW((codec.decode(room, {}, device<double>("y", 2)), codec.wait()), gq::frame_error);
 }
 
 TEST(StreamVectorCodec, values_beyond_the_range_of_their_type_are_an_error) {

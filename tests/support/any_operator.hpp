@@ -9,10 +9,12 @@
 
 #include <globalq/operator/any_quantizer.hpp>
 #include <globalq/operator/detail/make_stream_codec.hpp>
+#include <globalq/operator/detail/stream_eden_codec.hpp>
 #include <globalq/operator/detail/stream_feedback_codec.hpp>
 #include <globalq/operator/detail/stream_rotation.hpp>
 #include <globalq/operator/detail/stream_staged_codec.hpp>
 #include <globalq/operator/error_feedback.hpp>
+#include <globalq/operator/few_bits.hpp>
 #include <globalq/operator/rotated.hpp>
 
 #include <functional>
@@ -51,6 +53,16 @@ class any_operator : public globalq::any_quantizer {
             [op](auto const& facts, auto const& r, executor const& on) -> codec {
               return std::make_unique<globalq::detail::stream_feedback_codec<space>>(
                   globalq::detail::make_codec(op, facts, r, on), facts, r.how, on);
+            }};
+  }
+
+  /// eden{op}
+  template <class Operator>
+  static any_operator eden(Operator const& op) {
+    return {globalq::eden{op}, [op](auto const& facts, auto const& r, executor const& on) -> codec {
+              return std::make_unique<globalq::detail::stream_eden_codec<space>>(
+                  globalq::detail::make_codec(op, facts, r, on), facts,
+                  globalq::detail::normal_centroids(facts.wire_bits).back(), on);
             }};
   }
 
@@ -95,6 +107,17 @@ any_operator with_feedback(Operator const& op, globalq::feedback_options const& 
   return globalq::error_feedback{op, options};
 #else
   return any_operator::with_feedback(op, options);
+#endif
+}
+/// operators::eden on the host and on the streams of a test.
+template <int Bits>
+any_operator eden(std::uint64_t block) {
+#if defined(KOKKOS_ENABLE_CUDA)
+  return globalq::operators::eden<Bits>(block);
+#else
+  return any_operator::eden(globalq::quantizer{globalq::norm::local<2>{block},
+                                               globalq::detail::levels_of_eden(Bits),
+                                               globalq::rounding::nearest{}, globalq::wire::packed<Bits>{}});
 #endif
 }
 template <class Operator>

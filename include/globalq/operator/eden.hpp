@@ -4,6 +4,9 @@
 /// @brief operator: EDEN: a rotation for each worker, and the centroids of normal values.
 
 #include "detail/eden_codec.hpp"
+#if defined(KOKKOS_ENABLE_CUDA)
+#include "detail/stream_eden_codec.hpp"
+#endif
 #include "detail/wrapped_operator.hpp"
 
 #include <bit>
@@ -47,8 +50,8 @@ inline levels::symmetric levels_of_eden(int bits) {
 /// Unbiased for uniformly random rotations; for Hadamard transforms with random signs nearly: docs/theory.md has the measured
 /// bias. It is counted as biased, so plans have no bound. operators::rotated_optimal is exactly unbiased, with more variance.
 ///
-/// Works in every call in host memory and in vector_codec, over every schedule but native. Not on streams, and not with
-/// error_feedback, as its scale is no largest magnitude. @n
+/// Works in every call, in vector_codec and, on Kokkos::Cuda, on streams and in stream_vector_codec, with the same bits; over
+/// every schedule but native. Not with error_feedback, as its scale is no largest magnitude. @n
 /// Wire: the bits and 32 bits per block. Memory: two vectors of float. Time: a rotation for each frame that is encoded or
 /// decoded.
 /// @code
@@ -63,7 +66,7 @@ class eden : public detail::wrapped_operator {
   /// @throws configuration_error for any other operator, and for blocks that are no power of two from 2 to 2^20
   template <class Operator>
   requires(!std::is_same_v<Operator, eden>) explicit eden(Operator const& op)
-      : wrapped_operator(op, facts_in(detail::facts_of(op)), wrap) {}
+      : wrapped_operator(op, facts_in(detail::facts_of(op)), wrap, wrap_on_stream<Operator>()) {}
 
  private:
   static detail::operator_facts facts_in(detail::operator_facts f) {
@@ -94,6 +97,19 @@ class eden : public detail::wrapped_operator {
                                                       kernel::host_executor const& on) {
     return std::make_unique<detail::eden_codec>(std::move(inner), f,
                                                 detail::normal_centroids(f.wire_bits).back(), on);
+  }
+  /// A template, so that kernels are compiled only where it is used.
+  template <class Operator>
+  static stream_wrapper wrap_on_stream() {
+#if defined(KOKKOS_ENABLE_CUDA)
+    return [](std::unique_ptr<detail::operator_codec> inner, detail::operator_facts const& f, std::size_t,
+              stream_executor const& on) -> std::unique_ptr<detail::operator_codec> {
+      return std::make_unique<detail::stream_eden_codec<Kokkos::Cuda>>(
+          std::move(inner), f, detail::normal_centroids(f.wire_bits).back(), on);
+    };
+#else
+    return nullptr;
+#endif
   }
 };
 

@@ -93,7 +93,7 @@ struct conclude_encode {
   GLOBALQ_FUNCTION void operator()(std::uint64_t) const {
     double const top = double_of(state->top);
     std::uint32_t trouble = stream_word::fine;
-    bool const finite = state->top < double_infinity;
+    bool const finite = state->top < double_infinity && (state->agreed.faults & kernel::out_of_range) == 0;
     *state = reset_single_worker::initial();
     if (step() > random::max_step) word->note(stream_word::bad_step);
     if (!finite)

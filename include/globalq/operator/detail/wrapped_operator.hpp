@@ -58,7 +58,7 @@ class wrapped_operator : public any_quantizer {
     if (f.chain.empty())
       throw configuration_error(
           "globalq: " + f.name +
-          ": rotations of single workers are supported only in host memory; on a stream use "
+          ": rotations of single workers are not supported on this stream; use a stream of Kokkos::Cuda, "
           "operators::rotated_optimal with its own type, or average in host memory");
     throw configuration_error(
         "globalq: " + f.name + ": " + f.chain.front()->name() +
