@@ -275,9 +275,17 @@ TEST(EdenRules, frames_of_the_quantizer_and_bad_scales_are_refused) {
   codec.decode(frame, {1, 2, 0}, y);
   other.encode(x, {1, 2, 0}, frame);
   EXPECT_THROW(codec.decode(frame, {1, 2, 0}, y), gq::frame_error);
-  std::vector<double> const huge{1e308, -1.7e308};
   std::vector<std::byte> room(codec.frame_bytes(2, gq::dtype::float64));
-  EXPECT_THROW(codec.encode(huge, {1, 2, 0}, room), gq::non_finite_error);
+  for (auto const& [huge, what] :
+       {std::pair{std::vector{1e308, -1.7e308}, "the norm of"},
+        // 1.751e308; the scale is 1.07 times it, as the rotated values are 0.97 and 1.03 times
+        // their root mean square, one on each side of the levels' middle, 0.98
+        std::pair{std::vector{1.7498e308, 0.0525e308}, "the scale of"}})
+    EXPECT_THAT(
+        [&] {
+          codec.encode(huge, {1, 2, 0}, room);
+        },
+        testing::ThrowsMessage<gq::non_finite_error>(testing::HasSubstr(what)));
 }
 
 TEST(EdenRules, what_cannot_carry_it_is_refused) {
