@@ -82,7 +82,7 @@ class Bytes(ctypes.Structure):
 
 class Label(Sized):
     _fields_ = [("size", c_size_t), ("operator_name", c_char_p), ("length", c_uint64), ("type", c_int), ("seed", c_uint64),
-                ("step", c_uint64), ("worker", c_uint32)]
+                ("step", c_uint64), ("worker", c_uint32), ("workers", c_uint32)]
 
 
 class Plan(Sized):
@@ -121,7 +121,7 @@ FUNCTIONS = {
     "globalq_operator_at": (c_int, c_size_t, POINTER(Operator)),
     "globalq_words": (c_int, POINTER(c_char_p)),
     "globalq_operator_words": (c_int, c_char_p, POINTER(c_char_p)),
-    "globalq_encode": (c_int, c_char_p, POINTER(Vector), c_uint64, c_uint64, c_uint32, c_void_p, POINTER(c_size_t)),
+    "globalq_encode": (c_int, c_char_p, POINTER(Vector), c_uint64, c_uint64, c_uint32, c_uint32, c_void_p, POINTER(c_size_t)),
     "globalq_read_label": (c_int, c_char_p, c_size_t, POINTER(Label)),
     "globalq_decode": (c_int, c_char_p, c_char_p, c_size_t, POINTER(Vector), c_int),
     "globalq_threads_run": (c_int, c_int, c_double, BODY, c_void_p),

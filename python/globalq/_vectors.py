@@ -13,7 +13,7 @@ __all__ = ["Label", "decode", "encode", "operator", "read_label"]
 
 FLAGS = ("eden", "centered", "normalized")  # words whose value is yes or no
 
-Label = namedtuple("Label", "operator dtype length seed step worker")
+Label = namedtuple("Label", "operator dtype length seed step worker workers")
 Label.__doc__ = "What the bytes of encode() say about the vector: its operator in words, the name of its type, its length, and its random bits."
 
 
@@ -61,24 +61,26 @@ def _number(value):
     return str(int(value)) if int(value) == value else repr(float(value))
 
 
-def encode(x, operator, *, seed=None, step=0, worker=0):
+def encode(x, operator, *, seed=None, step=0, worker=0, workers=1):
     """Encodes an array or a tensor as bytes, without workers: for files, object stores, federated learning.
 
     The bytes contain all that decode() needs, and a checksum. Vectors are unbiased: decode(encode(x)) has the mean x.
 
     seed, step, worker  select the random bits; seed None: drawn at random. Give them for reproducible bytes, and then different ones to
                         vectors that are averaged, or their errors do not cancel
+    workers             with "rounding=correlated": the number of vectors that are averaged, with one seed and step, and the workers 0 to
+                        workers - 1. Their errors partly cancel
     Raises ConfigurationError for operators without codes ("float32") and those that need a call (with residuals, learning or clipping);
     NonFiniteError for NaN and infinity.
     """
     given = Values(x, writes=False)
     vector = c.Vector(given.address, None, given.length, given.type)
     name, seed = c.text("operator", _string("operator", operator)), secrets.randbits(64) if seed is None else c.number("seed", seed)
-    step, worker = c.number("step", step), c.number("worker", worker, 0, 2**31 - 1)
+    key = seed, c.number("step", step), c.number("worker", worker, 0, 2**31 - 1), c.number("workers", workers, 1, 2**31 - 1)
     size = ctypes.c_size_t()
-    check(library.globalq_encode(name, vector, seed, step, worker, None, ctypes.byref(size)))
+    check(library.globalq_encode(name, vector, *key, None, ctypes.byref(size)))
     room = ctypes.create_string_buffer(size.value)
-    check(library.globalq_encode(name, vector, seed, step, worker, room, ctypes.byref(size)))
+    check(library.globalq_encode(name, vector, *key, room, ctypes.byref(size)))
     return ctypes.string_at(room, size.value)
 
 
@@ -97,7 +99,7 @@ def _label(data):
     found = c.Label()
     check(library.globalq_read_label(data, len(data), ctypes.byref(found)))
     return Label(found.operator_name.decode(), next(name for name, number in TYPES.items() if number == found.type), found.length,
-                 found.seed, found.step, found.worker)
+                 found.seed, found.step, found.worker, found.workers)
 
 
 def decode(data, out=None, *, add=False, operator=None, most=None):

@@ -64,7 +64,7 @@ gq::named::labeled_codec& codec_for(char const* expected, std::span<std::byte co
 using namespace globalq_c;
 
 globalq_status globalq_encode(char const* operator_name, globalq_vector const* vector, uint64_t seed,
-                              uint64_t step, uint32_t worker, void* bytes, size_t* size) {
+                              uint64_t step, uint32_t worker, uint32_t workers, void* bytes, size_t* size) {
   constexpr char const* operation = "globalq_encode";
   return guarded([&] {
     char const& text = expect(operation, "operator_name", operator_name);
@@ -78,8 +78,8 @@ globalq_status globalq_encode(char const* operator_name, globalq_vector const* v
     }
     if (v.input == nullptr && v.length != 0)
       refuse(operation, std::to_string(v.length) + " values at NULL", "give input");
-    room =
-        codec.encode({v.input, type}, v.length, {seed, step, worker}, {static_cast<std::byte*>(bytes), room});
+    room = codec.encode({v.input, type}, v.length, {seed, step, worker, workers},
+                        {static_cast<std::byte*>(bytes), room});
   });
 }
 
@@ -92,7 +92,7 @@ globalq_status globalq_read_label(void const* bytes, size_t size, globalq_label*
     words = std::move(found.words);
     write(operation, "label",
           globalq_label{0, words.c_str(), found.length, static_cast<globalq_type>(found.type), found.key.seed,
-                        found.key.step, found.key.worker},
+                        found.key.step, found.key.worker, found.key.workers},
           label);
   });
 }

@@ -21,9 +21,9 @@ struct head {
   char magic[8];
   std::uint32_t version, type;
   std::uint64_t length, seed, step;
-  std::uint32_t worker, word_bytes;
+  std::uint32_t worker, workers, word_bytes, zero;
 };
-static_assert(sizeof(head) == 48);
+static_assert(sizeof(head) == 56);
 
 [[noreturn]] void refuse_bytes(std::string const& why, std::string const& remedy) {
   throw frame_error("globalq: decode: " + why + "; " + remedy);
@@ -75,12 +75,13 @@ vector_label read_label(std::span<std::byte const> bytes) {
   if (load_from<std::uint32_t>(bytes.data() + end) != wire::checksum(bytes.first(end), checksum_start))
     refuse_bytes("the checksum differs, so the bytes were damaged or cut off", again);
   constexpr std::uint32_t types = 4;
-  if (h.type >= types || h.word_bytes > end - sizeof h || h.length >> 48 != 0 || h.step > random::max_step)
-    refuse_bytes("the label contains a type, a length, a step or a text that no vector has", again);
+  if (h.type >= types || h.word_bytes > end - sizeof h || h.length >> 48 != 0 || h.step > random::max_step ||
+      h.workers == 0 || (h.workers > 1 && h.worker >= h.workers) || h.zero != 0)
+    refuse_bytes("the label contains a type, a length, a key or a text that no vector has", again);
   return {{reinterpret_cast<char const*>(bytes.data()) + sizeof h, h.word_bytes},
           static_cast<dtype>(h.type),
           h.length,
-          {h.seed, h.step, h.worker}};
+          {h.seed, h.step, h.worker, h.workers}};
 }
 
 labeled_codec::labeled_codec(std::string_view text)
@@ -99,8 +100,8 @@ std::size_t labeled_codec::encode(const_vector x, std::uint64_t length, encoding
     throw configuration_error("globalq: encode: there is room for " + std::to_string(out.size()) +
                               " bytes, and the vector may need " + std::to_string(most) +
                               "; give most_bytes() bytes");
-  head h{{},       version,    static_cast<std::uint32_t>(x.type),       length, key.seed,
-         key.step, key.worker, static_cast<std::uint32_t>(words_.size())};
+  head h{{},         version,     static_cast<std::uint32_t>(x.type),        length, key.seed, key.step,
+         key.worker, key.workers, static_cast<std::uint32_t>(words_.size()), 0};
   std::memcpy(h.magic, magic.data(), magic.size());
   std::size_t used = 0;
   with_values(x.type, [&]<class T>(T) {

@@ -71,17 +71,17 @@ TEST(C, vectors_become_bytes_that_say_how_to_decode_them) {
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 31) - 15;
   globalq_vector const in{x.data(), nullptr, x.size(), GLOBALQ_FLOAT32};
   std::size_t size = 0;
-  ASSERT_EQ(globalq_encode("qsgd:8,code=huffman", &in, 5, 6, 7, nullptr, &size), GLOBALQ_OK)
+  ASSERT_EQ(globalq_encode("qsgd:8,code=huffman", &in, 5, 6, 7, 1, nullptr, &size), GLOBALQ_OK)
       << globalq_error();
   std::vector<char> bytes(size);
-  ASSERT_EQ(globalq_encode("qsgd:8,code=huffman", &in, 5, 6, 7, bytes.data(), &size), GLOBALQ_OK);
+  ASSERT_EQ(globalq_encode("qsgd:8,code=huffman", &in, 5, 6, 7, 1, bytes.data(), &size), GLOBALQ_OK);
   EXPECT_LT(size, bytes.size());  // the length of the frame varies
   globalq_label label{};
   label.size = sizeof label;
   ASSERT_EQ(globalq_read_label(bytes.data(), size, &label), GLOBALQ_OK) << globalq_error();
   EXPECT_THAT(label.operator_name, HasSubstr("wire=huffman"));
   EXPECT_TRUE(label.length == 777 && label.type == GLOBALQ_FLOAT32 && label.seed == 5 && label.step == 6 &&
-              label.worker == 7);
+              label.worker == 7 && label.workers == 1);
   globalq_vector const out{nullptr, y.data(), y.size(), GLOBALQ_FLOAT32},
       sum{nullptr, twice.data(), twice.size(), GLOBALQ_FLOAT32};
   ASSERT_EQ(globalq_decode(nullptr, bytes.data(), size, &out, 0), GLOBALQ_OK) << globalq_error();
@@ -94,15 +94,15 @@ TEST(C, vectors_become_bytes_that_say_how_to_decode_them) {
   EXPECT_EQ(globalq_decode(nullptr, bytes.data(), size - 1, &out, 0), GLOBALQ_FRAME);
   EXPECT_EQ(globalq_read_label(bytes.data(), 10, &label), GLOBALQ_FRAME);
   std::size_t small = 100;
-  EXPECT_EQ(globalq_encode("qsgd:8", &in, 5, 6, 7, bytes.data(), &small), GLOBALQ_CONFIGURATION);
+  EXPECT_EQ(globalq_encode("qsgd:8", &in, 5, 6, 7, 1, bytes.data(), &small), GLOBALQ_CONFIGURATION);
   EXPECT_THAT(globalq_error(), HasSubstr("room for 100 bytes"));
   globalq_vector const nowhere{nullptr, nullptr, 5, GLOBALQ_FLOAT32};
   for (globalq_status const status :
-       {globalq_encode(nullptr, &in, 0, 0, 0, nullptr, &size),
-        globalq_encode("cgx:4", nullptr, 0, 0, 0, nullptr, &size),
-        globalq_encode("cgx:4", &in, 0, 0, 0, nullptr, nullptr),
-        globalq_encode("cgx:4", &nowhere, 0, 0, 0, bytes.data(), &size),
-        globalq_encode("float32", &in, 0, 0, 0, nullptr, &size), globalq_read_label(nullptr, 5, &label),
+       {globalq_encode(nullptr, &in, 0, 0, 0, 1, nullptr, &size),
+        globalq_encode("cgx:4", nullptr, 0, 0, 0, 1, nullptr, &size),
+        globalq_encode("cgx:4", &in, 0, 0, 0, 1, nullptr, nullptr),
+        globalq_encode("cgx:4", &nowhere, 0, 0, 0, 1, bytes.data(), &size),
+        globalq_encode("float32", &in, 0, 0, 0, 1, nullptr, &size), globalq_read_label(nullptr, 5, &label),
         globalq_read_label(bytes.data(), 5, nullptr), globalq_decode(nullptr, nullptr, 5, &out, 0),
         globalq_decode(nullptr, bytes.data(), 5, nullptr, 0),
         globalq_decode(nullptr, bytes.data(), 5, &nowhere, 0)})

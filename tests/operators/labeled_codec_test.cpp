@@ -47,7 +47,7 @@ std::string refusal(F const& f) {
 template <class T>
 void expect_values_of_the_codec(std::string const& text, std::size_t length) {
   constexpr gq::dtype type = gq::dtype_of<T>::value;
-  gq::encoding_key const key{0x0123456789abcdefU, 77, 5};
+  gq::encoding_key const key{0x0123456789abcdefU, 77, 5, 6};
   std::vector<T> const x = values<T>(length);
   gq::named::labeled_codec codec(text);
   std::vector<std::byte> const bytes = encoded(codec, x, key);
@@ -55,7 +55,8 @@ void expect_values_of_the_codec(std::string const& text, std::size_t length) {
   EXPECT_THAT(gq::named::words_of(gq::named::read_operator(text)), StartsWith(label.words));
   EXPECT_EQ(label.words, codec.words());
   EXPECT_TRUE(label.type == type && label.length == length && label.key.seed == key.seed &&
-              label.key.step == key.step && label.key.worker == key.worker);
+              label.key.step == key.step && label.key.worker == key.worker &&
+              label.key.workers == key.workers);
   gq::vector_codec plain(gq::named::operator_of(gq::named::read_operator(text)));
   std::vector<std::byte> frame(plain.frame_bytes(length, type));
   frame.resize(plain.encode(x, key, frame));
@@ -106,10 +107,10 @@ TEST(LabeledCodec, a_vector_may_be_decoded_into_another_type) {
 
 TEST(LabeledCodec, bytes_of_version_1_are_read) {
   std::string const text =
-      "676c6f62616c7156010000000000000009000000000000002a000000000000000700000000000000030000004a000000"
-      "6e6f726d3d6c6f63616c3a696e66206275636b65743d313238206c6576656c733d756e69666f726d20726f756e64696e"
-      "673d73746f6368617374696320776972653d7061636b65643a3467710214010000000900000000005ea700007a800000"
-      "000000000000000000006f55453302c72f5135";
+      "676c6f62616c7156010000000000000009000000000000002a0000000000000007000000000000000300000001000000"
+      "4a000000000000006e6f726d3d6c6f63616c3a696e66206275636b65743d313238206c6576656c733d756e69666f726d"
+      "20726f756e64696e673d73746f6368617374696320776972653d7061636b65643a346771021401000000090000000000"
+      "5ea700007a800000000000000000000000006f5545330254648c9e";
   std::vector<std::byte> bytes;
   for (std::size_t i = 0; i < text.size(); i += 2)
     bytes.push_back(static_cast<std::byte>(std::stoi(text.substr(i, 2), nullptr, 16)));
@@ -148,6 +149,7 @@ TEST(LabeledCodec, damaged_and_shortened_bytes_are_refused_and_write_nothing) {
 
 TEST(LabeledCodec, labels_and_frames_that_lie_do_no_harm) {
   // checksums are right: somebody computed them
+  constexpr std::ptrdiff_t head = 56;
   struct made {
     std::string words;
     std::vector<std::byte> bytes;
@@ -178,11 +180,11 @@ TEST(LabeledCodec, labels_and_frames_that_lie_do_no_harm) {
   std::uint32_t random = 1;
   for (made const& frame : all) {
     for (made const& label : all) {  // the frame of one operator under the label of another
-      std::vector<std::byte> bytes(frame.bytes.begin(), frame.bytes.begin() + 48);
+      std::vector<std::byte> bytes(frame.bytes.begin(), frame.bytes.begin() + head);
       auto const count = static_cast<std::uint32_t>(label.words.size());
-      std::memcpy(bytes.data() + 44, &count, 4);
+      std::memcpy(bytes.data() + 48, &count, 4);
       for (char const c : label.words) bytes.push_back(static_cast<std::byte>(c));
-      bytes.insert(bytes.end(), frame.bytes.begin() + 48 + static_cast<std::ptrdiff_t>(frame.words.size()),
+      bytes.insert(bytes.end(), frame.bytes.begin() + head + static_cast<std::ptrdiff_t>(frame.words.size()),
                    frame.bytes.end());
       sign(bytes);
       decode(bytes, 700);

@@ -52,7 +52,7 @@ template <class Value>
 void compare(char const* name, support::any_operator const& op, std::size_t d, int exponent = 0) {
   std::string const what = std::string(name) + ", d " + std::to_string(d) + ", " +
                            gq::name_of(gq::dtype_of<Value>::value) + " times 2^" + std::to_string(exponent);
-  gq::encoding_key const key{.seed = 5, .step = 9, .worker = 3};
+  gq::encoding_key const key{.seed = 5, .step = 9, .worker = 3, .workers = 5};
   gq::vector_codec host{op, Kokkos::Serial(), gq::frame_checksum::none};
   gq::stream_vector_codec stream{op, space()};
   ASSERT_EQ(host.levels(), stream.levels());
@@ -99,6 +99,8 @@ std::vector<std::pair<char const*, support::any_operator>> operators() {
        gq::quantizer{gq::norm::linf{.bucket = 128}, gq::levels::exponential<>{}, dice, gq::wire::int8{}}},
       {"packed buckets",
        gq::quantizer{gq::norm::linf{.bucket = 128}, gq::levels::uniform<7>{}, dice, gq::wire::packed<4>{}}},
+      {"correlated", gq::quantizer{gq::norm::linf{.bucket = 128}, gq::levels::uniform<7>{},
+                                   gq::rounding::correlated{}, gq::wire::packed<4>{}}},
       {"table", gq::quantizer{gq::norm::l<2, 2>{.bucket = 100}, gq::levels::symmetric{0.25, 0.5, 1}, dice,
                               gq::wire::packed<3>{}}},
       {"shifted", gq::quantizer{gq::norm::l<1, 1>{}, gq::levels::uniform{300}, gq::rounding::random_shift<>{},

@@ -131,21 +131,28 @@ TEST(CorrelatedShift, without_shifting_back_is_never_worse) {
 }
 
 TEST(CorrelatedShift, where_no_workers_divide_the_range_it_is_random_shift) {
-  on_threads(3, std::chrono::seconds{60}, [](auto& workers) {
-    auto const of = [](auto rounding) {
-      return gq::quantizer{gq::norm::local<gq::infinity>{64}, gq::levels::uniform<>{}, rounding,
-                           gq::wire::int8{}};
-    };
+  auto const of = [](auto rounding) {
+    return gq::quantizer{gq::norm::local<gq::infinity>{64}, gq::levels::uniform<>{}, rounding,
+                         gq::wire::int8{}};
+  };
+  on_threads(3, std::chrono::seconds{60}, [&](auto& workers) {
     std::vector<float> x(512), y(1536), z(1536);
     for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(own_value(workers.rank(), i));
     gq::all_gather{workers, of(correlated_shift()), gq::options{.seed = 3}}(x, y, 1);
     gq::all_gather{workers, of(gq::rounding::random_shift<>{}), gq::options{.seed = 3}}(x, z, 1);
     EXPECT_EQ(y, z);
   });
-  gq::quantizer const op{gq::norm::local<gq::infinity>{64}, gq::levels::uniform<>{}, correlated_shift(),
-                         gq::wire::int8{}};
-  EXPECT_THROW(gq::vector_codec{op}, gq::configuration_error);
-  EXPECT_NO_THROW((gq::vector_codec{gq::operators::qsdp<8>()}));
+  gq::vector_codec codec{of(correlated_shift())}, alone{of(gq::rounding::random_shift<>{})};
+  std::vector<float> x(300), y(300), z(300);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(own_value(0, i));
+  std::vector<std::byte> frame(codec.frame_bytes(300));
+  codec.encode(x, {.seed = 3}, frame);
+  codec.decode(frame, {.seed = 3}, y);
+  alone.encode(x, {.seed = 3}, frame);
+  alone.decode(frame, {.seed = 3}, z);
+  EXPECT_EQ(y, z);
+  codec.encode(x, {.seed = 3, .workers = 4}, frame);
+  EXPECT_THROW(codec.decode(frame, {.seed = 3, .workers = 5}, y), gq::frame_error);
 }
 
 }  // namespace correlated_shift_test

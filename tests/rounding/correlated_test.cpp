@@ -502,13 +502,44 @@ TEST(Correlated, all_gather_is_not_correlated) {
   EXPECT_NEAR(square, n / 4.0, 0.02);  // 0 if correlated; standard deviation below 0.005
 }
 
-TEST(Correlated, one_vector_has_no_other_workers) {
-  try {
-    gq::vector_codec codec{grid(correlated{})};
-    FAIL();
-  } catch (gq::configuration_error const& e) {
-    EXPECT_THAT(e.what(), ::testing::HasSubstr("use rounding::stochastic"));
-  }
+TEST(Correlated, frames_of_vector_codec_have_the_bits_of_a_call_of_as_many_workers) {
+  auto const of = [](auto rounding) {
+    return gq::quantizer{gq::norm::local<gq::infinity>{128}, gq::levels::uniform<>{}, rounding,
+                         gq::wire::packed<3>{}};
+  };
+  auto const compare = [&](auto const& op) {
+    for (std::uint32_t n = 1; n <= 5; ++n) {
+      constexpr std::size_t d = 1000;
+      auto const value = [&](std::uint32_t r, std::size_t i) {
+        return static_cast<float>(static_cast<int>((i * 7919 + r * 31) % 2001) - 1000) * 0x1p-9F;
+      };
+      gq::vector_codec codec{op};
+      std::vector<std::vector<std::byte>> frames;
+      std::vector<gq::source> sources;
+      std::vector<float> x(d), mean(d);
+      for (std::uint32_t r = 0; r < n; ++r) {
+        for (std::size_t i = 0; i < d; ++i) x[i] = value(r, i);
+        frames.emplace_back(codec.frame_bytes(d));
+        codec.encode(x, {.seed = 9, .step = 4, .worker = r, .workers = n}, frames.back());
+      }
+      for (std::uint32_t r = 0; r < n; ++r) sources.push_back({frames[r], 1, static_cast<int>(r)});
+      codec.mean(sources, {.seed = 9, .step = 4, .workers = n}, mean);
+      on_threads(static_cast<int>(n), std::chrono::seconds{60}, [&](auto& workers) {
+        std::vector<float> y(d);
+        for (std::size_t i = 0; i < d; ++i) y[i] = value(static_cast<std::uint32_t>(workers.rank()), i);
+        gq::allreduce_mean{workers, op, gq::schedule::allgather{}, {.seed = 9}}(y, 4);
+        EXPECT_EQ(y, mean) << n;
+      });
+      EXPECT_THROW(codec.encode(x, {.worker = 2, .workers = 2}, frames[0]), gq::configuration_error);
+      EXPECT_THROW(codec.encode(x, {.workers = 0}, frames[0]), gq::configuration_error);
+      if (n > 2)
+        EXPECT_THROW(codec.mean(sources, {.seed = 9, .step = 4, .workers = 2}, mean),
+                     gq::configuration_error);
+    }
+  };
+  compare(of(correlated{}));
+  compare(of(gq::rounding::correlated_shift()));
+  compare(of(gq::rounding::correlated_shift<false>()));
 }
 
 }  // namespace

@@ -345,17 +345,18 @@ GLOBALQ_C void globalq_call_destroy(globalq_call* call);
 
 /** Encodes one vector, without workers, as bytes that any machine can decode: for files, object stores and servers.
  *
- * The bytes begin with a label: operator, length, type, seed, step, worker; and end with a checksum, which detects damage but not forgery.
- * Refused are operators without codes ("float32"), and those that need a call: with residuals, learning, clipping, or errors that cancel
- * between workers.
+ * The bytes begin with a label: operator, length, type, seed, step, worker, workers; and end with a checksum, which detects damage but not forgery.
+ * Refused are operators without codes ("float32"), and those that need a call: with residuals, learning or clipping.
  * @param vector  its input; the output is not used
  * @param seed, step, worker  select the random bits. Vectors whose mean matters need different ones
+ * @param workers  1, or with "rounding=correlated" the number of vectors that are averaged, with one seed and step and the workers 0 to
+ *                 workers - 1: their errors partly cancel
  * @param bytes   NULL, or a buffer
  * @param size    in: size of the buffer; out: the bytes used; if bytes is NULL, the most that a vector of this length needs
  * @returns GLOBALQ_NON_FINITE for a vector with NaN or infinity; GLOBALQ_CONFIGURATION if the buffer is smaller than the most */
 GLOBALQ_C globalq_status globalq_encode(char const* operator_name, globalq_vector const* vector,
-                                        uint64_t seed, uint64_t step, uint32_t worker, void* bytes,
-                                        size_t* size);
+                                        uint64_t seed, uint64_t step, uint32_t worker, uint32_t workers,
+                                        void* bytes, size_t* size);
 
 /** What the bytes of globalq_encode() say about the vector. */
 typedef struct globalq_label {
@@ -365,7 +366,7 @@ typedef struct globalq_label {
   uint64_t length;
   globalq_type type;
   uint64_t seed, step;
-  uint32_t worker;
+  uint32_t worker, workers;
 } globalq_label;
 
 /** Reads the label, and checks the checksum.

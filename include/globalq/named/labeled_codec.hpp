@@ -31,8 +31,8 @@ vector_label read_label(std::span<std::byte const> bytes);
 /// | 8..11 | version of this format, 1 |
 /// | 12..15 | type of the vector: 0 to 3: float32, float64, float16, bfloat16 |
 /// | 16..39 | length in values, seed, step: 8 bytes each |
-/// | 40..47 | worker, bytes of the operator's words: 4 bytes each |
-/// | 48.. | these words |
+/// | 40..55 | worker, workers, bytes of the operator's words, 0: 4 bytes each |
+/// | 56.. | these words |
 /// | then | the frame of vector_codec without its checksum (wire/frame.hpp) |
 /// | last 4 | a checksum of all bytes before (wire/checksum.hpp) |
 ///

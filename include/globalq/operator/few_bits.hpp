@@ -42,8 +42,7 @@ inline levels::symmetric levels_of_rotated(int bits) {
 /// The largest level is the largest value of a block, so nothing is clipped, and all 2^Bits patterns are in use. The levels
 /// are those of blocks of 1,024 values; for blocks of 128 to 4,096 values others have at most 6 % less variance. @n
 /// Relative variance of one encoding in blocks of 1,024 values: 10.96, 0.660, 0.103, 0.0215 at 1 to 4 bits, and less where one
-/// value dominates a block. In the mean of n equal vectors correlated rounding divides it by up to n once more. Not in
-/// vector_codec, which does not know the other workers. @n
+/// value dominates a block. In the mean of n equal vectors correlated rounding divides it by up to n once more. @n
 /// Wire: @p Bits per value and 32 bits per block. Bound: as amq's on rotated vectors.
 /// @param block  values that are rotated together and share a scale: a power of two from 2 to 2^20
 /// @source levels: Faghri et al. 2020 (ALQ); rounding: Suresh et al. 2022; rotation: Suresh et al. 2017; the composition is

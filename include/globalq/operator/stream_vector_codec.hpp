@@ -150,7 +150,7 @@ class stream_vector_codec {
   /// @throws configuration_error when the policies do not fit together
   template <class Operator>
   explicit stream_vector_codec(Operator const& op, Space const& stream = Space())
-      : on_(stream, "stream_vector_codec"), facts_(detail::codec_facts(op)) {
+      : on_(stream, "stream_vector_codec"), facts_(detail::single_worker_facts(op)) {
     detail::resolution const r = detail::resolve_single_worker(facts_);
     levels_ = r.size;
     codec_ = detail::make_codec(op, facts_, r, on_);
@@ -406,6 +406,7 @@ class stream_vector_codec {
     call_.y = y;
     call_.length = length;
     call_.rank = static_cast<int>(key.worker);
+    detail::tell(call_, key);
     call_.seed = key.seed;
     call_.step = step.value;
     call_.step_at = step.where;

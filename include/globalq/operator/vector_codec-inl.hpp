@@ -130,6 +130,12 @@ GLOBALQ_DECL void vector_codec::read(std::span<source const> frames, encoding_ke
   mutable_vector const to =
       maps && add ? mutable_vector{decoded_.get(length * size_of(type)).data(), type} : y;
   prepare({nullptr, type}, to, length, key, static_cast<int>(frames.size()));
+  if (facts_.told_worker && key.workers > 1)
+    for (source const& s : frames)
+      if (static_cast<std::uint32_t>(s.worker) >= key.workers)
+        detail::fail<configuration_error>({"globalq: decode: there is no worker ", s.worker, " of ",
+                                           key.workers,
+                                           "; pass the number of workers that the frames were encoded with"});
   bodies_.assign(frames.begin(), frames.end());
   for (source& s : bodies_) s.frame = without_checksum(s, length);
   codec_->verify({0, length}, bodies_);
@@ -153,6 +159,7 @@ GLOBALQ_DECL std::uint32_t vector_codec::checksum_of(std::span<std::byte const> 
   for (auto const& map : facts_.chain) start = detail::hash(detail::hash(start, map->name()), map->grain());
   if (decoding_draws()) start = detail::hash(detail::hash(start, key.seed), key.step);
   if (draws_of_worker()) start = detail::hash(start, worker);
+  if (facts_.told_worker && facts_.shifts) start = detail::hash(start, std::uint64_t{key.workers});
   return wire::checksum(body, static_cast<std::uint32_t>(start >> 32));
 }
 
@@ -192,6 +199,7 @@ GLOBALQ_DECL void vector_codec::prepare(const_vector x, mutable_vector y, std::u
   c.y = y;
   c.length = length;
   c.rank = static_cast<int>(key.worker);
+  detail::tell(c, key);
   c.workers = workers;
   c.top = detail::largest_mapped(x.type);  // of stages: no call agrees on a bound
   c.seed = key.seed;

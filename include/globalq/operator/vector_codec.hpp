@@ -17,7 +17,23 @@ struct encoding_key {
   std::uint64_t seed = 0;
   std::uint64_t step = 0;  ///< below 2^48
   std::uint32_t worker = 0;
+  /// Workers whose vectors are averaged, with this seed and step: errors of rounding::correlated cancel between their frames,
+  /// as in a call. 1: such a rounding is as stochastic, or random_shift.
+  std::uint32_t workers = 1;
 };
+
+namespace detail {
+/// Tells roundings the worker that encodes.
+/// @throws configuration_error if there is no such worker
+inline void tell(codec_call& c, encoding_key const& key) {
+  if (key.workers == 0 || (key.workers > 1 && key.worker >= key.workers))
+    fail<configuration_error>({"globalq: vector_codec: there is no worker ", key.worker, " of ", key.workers,
+                               "; workers are 0 to n - 1, and n is the number of averaged vectors, or 1"});
+  if (key.workers == 1) return;
+  c.encoder = key.worker;
+  c.encoders = key.workers;
+}
+}  // namespace detail
 
 /// Whether vector_codec appends a 32-bit checksum to frames (wire/checksum.hpp). It decodes frames with and without.
 enum class frame_checksum : std::uint8_t { none, appended };
@@ -44,7 +60,7 @@ class vector_codec {
   explicit vector_codec(Operator const& op, Space const& space = Space(),
                         frame_checksum check = frame_checksum::appended)
       : on_(space),
-        facts_(detail::codec_facts(op)),
+        facts_(detail::single_worker_facts(op)),
         trailer_(check == frame_checksum::appended ? wire::checksum_bytes : 0) {
     detail::resolution const r = detail::resolve_single_worker(facts_);
     levels_ = r.size;

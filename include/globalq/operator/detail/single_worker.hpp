@@ -44,19 +44,6 @@ operator_facts single_worker_facts(Operator const& op) {
   return facts;
 }
 
-/// The same, for codecs.
-/// @throws configuration_error also for roundings that are told the workers of a call
-template <class Operator>
-operator_facts codec_facts(Operator const& op) {
-  operator_facts facts = single_worker_facts(op);
-  if (facts.told_worker)
-    throw configuration_error(
-        "globalq: vector_codec: the rounding of " + facts.name +
-        " depends on the other workers of a call, which a codec of one vector does not know; use "
-        "rounding::stochastic, whose frames decode alike");
-  return facts;
-}
-
 /// The resolution for single vectors, with the number of levels.
 /// @throws configuration_error when the policies do not fit together
 inline resolution resolve_single_worker(operator_facts const& facts) {
