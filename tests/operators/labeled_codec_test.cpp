@@ -4,17 +4,18 @@
 
 #include <globalq/named/labeled_codec.hpp>
 
-#include <globalq/core/detail/hash.hpp>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <string>
+#include <vector>
+
+namespace labeled_codec_test {
+namespace {
 
 namespace gq = globalq;
 using testing::HasSubstr, testing::StartsWith;
-
-namespace {
 
 template <class T>
 std::vector<T> values(std::size_t length) {
@@ -229,3 +230,5 @@ TEST(LabeledCodec, refusals_say_what_is_wrong) {
               }),
               HasSubstr("room for 20 bytes"));
 }
+
+}  // namespace labeled_codec_test
