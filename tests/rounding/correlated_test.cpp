@@ -532,9 +532,10 @@ TEST(Correlated, frames_of_vector_codec_have_the_bits_of_a_call_of_as_many_worke
       });
       EXPECT_THROW(codec.encode(x, {.worker = 2, .workers = 2}, frames[0]), gq::configuration_error);
       EXPECT_THROW(codec.encode(x, {.workers = 0}, frames[0]), gq::configuration_error);
-      if (n > 2)
+      if (n > 2) {
         EXPECT_THROW(codec.mean(sources, {.seed = 9, .step = 4, .workers = 2}, mean),
                      gq::configuration_error);
+      }
     }
   };
   compare(of(correlated{}));
