@@ -7,8 +7,7 @@
 /// Inputs are made of bit patterns: a generator that divides would change under -ffast-math by itself.
 
 #include "../../support/hash.hpp"
-
-#include <globalq/globalq.hpp>
+#include "compositions.hpp"
 
 #include <cstdio>
 
@@ -85,15 +84,8 @@ int main(int argc, char** argv) {
   Kokkos::ScopeGuard const kokkos(argc, argv);
   gq::rounding::stochastic const stochastic;
   gq::wire::packed<> const bits{8};
-  struct named {
-    char const* name;
-    gq::any_quantizer op;
-    char const* schedule;
-  };
   gq::levels::uniform<> const uniform{7};
-  gq::levels::exponential<> const powers{12};
-  gq::levels::table const table{0, 0.01, 0.1, 0.4, 1};
-  named const all[] = {
+  std::vector<named> all = {
       {"uniform linf sum ring",
        gq::quantizer{gq::norm::l<>{gq::infinity, gq::infinity}, uniform, stochastic, bits, gq::reduce::sum{}},
        "ring"},
@@ -107,22 +99,12 @@ int main(int argc, char** argv) {
       {"uniform l1 shift sra",
        gq::quantizer{gq::norm::l<>{1, 1}, uniform, gq::rounding::random_shift<>{}, bits, gq::reduce::sum{}},
        "sra"},
-      {"exponential linf tree",
-       gq::quantizer{gq::norm::l<>{gq::infinity, gq::infinity}, powers, stochastic, bits}, "tree"},
-      {"exponential l2 requantize sra",
-       gq::quantizer{gq::norm::l<>{2, 2}, powers, stochastic, bits, gq::reduce::requantize{}}, "sra"},
-      {"table local inf ring", gq::quantizer{gq::norm::local<>{gq::infinity}, table, stochastic, bits},
-       "ring"},
-      {"table linf bucket 100 sra",
-       gq::quantizer{gq::norm::l<>{gq::infinity, gq::infinity, 100}, table, stochastic, bits}, "sra"},
       {"rotated centered local inf ring",
        gq::rotated{
            gq::centered{gq::quantizer{gq::norm::local<>{gq::infinity, 128}, uniform, stochastic, bits}}, 256},
        "ring"},
-      {"uncompressed ring", gq::uncompressed{}, "ring"},
-      {"bfloat16 ring", gq::floats<gq::bfloat16>{}, "ring"},
-      {"float16 sra", gq::floats<gq::float16>{}, "sra"},
   };
+  for (named const& each : other_levels()) all.push_back(each);
   for (named const& each : all) {
     std::printf("%s:", each.name);
     for (bool subnormal : {false, true}) {
