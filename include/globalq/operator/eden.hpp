@@ -102,7 +102,8 @@ class eden : public detail::wrapped_operator {
   template <class Operator>
   static stream_wrapper wrap_on_stream() {
 #if defined(KOKKOS_ENABLE_CUDA)
-    return [](std::unique_ptr<detail::operator_codec> inner, detail::operator_facts const& f, std::size_t,
+    return [](std::unique_ptr<detail::operator_codec> inner, detail::operator_facts const& f,
+              detail::resolution const&, std::size_t,
               stream_executor const& on) -> std::unique_ptr<detail::operator_codec> {
       return std::make_unique<detail::stream_eden_codec<Kokkos::Cuda>>(
           std::move(inner), f, detail::normal_centroids(f.wire_bits).back(), on);

@@ -57,7 +57,7 @@ class error_feedback : public detail::wrapped_operator {
   template <class Operator>
   requires(!std::is_same_v<Operator, error_feedback>) explicit error_feedback(
       Operator const& op, feedback_options const& options = {})
-      : wrapped_operator(op, facts_in(detail::facts_of(op), options), wrap, wrap_on_stream<Operator>) {}
+      : wrapped_operator(op, facts_in(detail::facts_of(op), options), wrap, wrap_on_stream<Operator>()) {}
 
  private:
   class stage_of final : public stage {
@@ -110,19 +110,19 @@ class error_feedback : public detail::wrapped_operator {
                                                       kernel::host_executor const& on) {
     return std::make_unique<detail::feedback_codec>(std::move(inner), f, r.how, on);
   }
-#if defined(KOKKOS_ENABLE_CUDA)
   /// A template, so that kernels are compiled only where it is used.
-  template <class>
-  static std::unique_ptr<detail::operator_codec> wrap_on_stream(std::unique_ptr<detail::operator_codec> inner,
-                                                                detail::operator_facts const& f,
-                                                                detail::resolution const& r, std::size_t,
-                                                                stream_executor const& on) {
-    return std::make_unique<detail::stream_feedback_codec<Kokkos::Cuda>>(std::move(inner), f, r.how, on);
-  }
+  template <class Operator>
+  static stream_wrapper wrap_on_stream() {
+#if defined(KOKKOS_ENABLE_CUDA)
+    return [](std::unique_ptr<detail::operator_codec> inner, detail::operator_facts const& f,
+              detail::resolution const& r, std::size_t,
+              stream_executor const& on) -> std::unique_ptr<detail::operator_codec> {
+      return std::make_unique<detail::stream_feedback_codec<Kokkos::Cuda>>(std::move(inner), f, r.how, on);
+    };
 #else
-  template <class>
-  static constexpr std::nullptr_t wrap_on_stream = nullptr;
+    return nullptr;
 #endif
+  }
 };
 
 }  // namespace GLOBALQ_ABI
