@@ -5,10 +5,9 @@
 
 #include "../../kernel/device/team_collectives.hpp"
 #include "../../kernel/stream.hpp"
+#include "feedback_frames.hpp"
 #include "kept_on_stream.hpp"
-#include "operator_codec.hpp"
 #include "residual.hpp"
-#include "resolve.hpp"
 #include "stream_state.hpp"
 
 namespace GLOBALQ_ABI::detail {
@@ -228,29 +227,20 @@ struct keep_rest : kept_blocks<T> {
 
 /// The codec of an operator with error feedback on a stream. It belongs to one call object, and so do its residuals.
 template <class Space>
-class stream_feedback_codec final : public operator_codec, public kept_on_stream {
+class stream_feedback_codec final : public feedback_frames, public kept_on_stream {
  public:
   /// @param inner  the codec of the operator without the first stage of its chain
   stream_feedback_codec(std::unique_ptr<operator_codec> inner, operator_facts const& op, method how,
                         kernel::stream_executor<Space> const& on)
-      : inner_(std::move(inner)),
-        maps_(op.chain.size() > 1),
-        encodes_sums_(how == method::requantize),
-        on_(on) {
+      : feedback_frames(std::move(inner), op, how, on.memory()), on_(on) {
     place_.options = *feedback_of(op.chain);
     agreed_ = agreed_memory_.get_values<kernel::agreed_call>(1);
   }
 
-  void note(codec_call const& c) override {
-    operator_codec::note(c);
-    inner_->note(c);
-  }
   void begin(codec_call const& c) override {
     operator_codec::note(c);
     inner_->begin(c);
   }
-  double extent() const override { return inner_->extent(); }
-  void set_levels(levels::detail::level_table const& levels) override { inner_->set_levels(levels); }
   kept_on_stream* kept() override { return this; }
 
   void enter(codec_call const& c, const_vector x, segment part, mutable_vector to) override {
@@ -265,37 +255,6 @@ class stream_feedback_codec final : public operator_codec, public kept_on_stream
     inner_->enter(c, {to.data, to.type}, part, to);
   }
 
-  std::size_t frame_bytes(segment part, int terms) const override { return inner_->frame_bytes(part, terms); }
-  std::size_t head_bytes() const override { return inner_->head_bytes(); }
-  std::size_t length_of(std::span<std::byte const> room, int worker) const override {
-    return inner_->length_of(room, worker);
-  }
-  payload numbers(segment part, std::span<std::byte> frame) const override {
-    return inner_->numbers(part, frame);
-  }
-  void declare(std::span<std::byte> frame, int terms) const override { inner_->declare(frame, terms); }
-  wire::frame_traits traits() const override { return inner_->traits(); }
-
-  void combine(segment part, bool own, std::span<source const> sources, std::span<std::byte> out) override {
-    inner_->combine(part, own, sources, out);
-    if (!own || part.empty() || !call_.keeps) return;
-    int terms = terms_of(own, sources);
-    std::span<std::byte> frame = out;
-    bool const of_sum = encodes_sums_ && !sources.empty();
-    if (!sources.empty() && !of_sum) {  // codes are added: the own ones alone
-      terms = 1;
-      frame = frame_.get(inner_->frame_bytes(part, 1));
-      inner_->combine(part, true, {}, frame);
-    }
-    source const made = made_of(frame, terms);
-    void const* const content = decode(decoded_, part, terms, [&] { inner_->finish(part, {&made, 1}); });
-    void const* const others =
-        of_sum ? decode(received_, part, 1, [&] { inner_->finish(part, sources); }) : nullptr;
-    inner_->begin(call_);
-    keep(part, content, terms, others);
-  }
-
-  bool batches() const override { return inner_->batches(); }
   void encode_all(std::span<unsent const> all) override {
     inner_->encode_all(all);
     if (!call_.keeps) return;
@@ -307,20 +266,10 @@ class stream_feedback_codec final : public operator_codec, public kept_on_stream
                   whole{first.first, last.first + last.count - first.first};
     void const* const content = decode(decoded_, whole, 1, [&] { inner_->finish_all(made_); });
     inner_->begin(call_);
-    segment joined{};
-    auto const keep_joined = [&] {
-      if (joined.empty()) return;
+    for_joined(made_, [&](segment part) {
       auto const* const from = static_cast<std::byte const*>(content);
-      keep(joined, from + (joined.first - whole.first) * size_of(place_.type), 1, nullptr);
-    };
-    for (arrived const& each : made_) {
-      if (joined.first + joined.count != each.part.first) {
-        keep_joined();
-        joined = {each.part.first, 0};
-      }
-      joined.count += each.part.count;
-    }
-    keep_joined();
+      keep(part, from + (part.first - whole.first) * size_of(place_.type), 1, nullptr);
+    });
   }
   void finish(segment part, std::span<source const> sources) override { inner_->finish(part, sources); }
   void finish_all(std::span<arrived const> all) override { inner_->finish_all(all); }
@@ -385,28 +334,14 @@ class stream_feedback_codec final : public operator_codec, public kept_on_stream
   void enqueue(Body const& body) const {
     on_.teams(body.items(), body);
   }
-  source made_of(std::span<std::byte> frame, int terms) const {
-    return {frame.first(inner_->length_of(frame, call_.rank)), terms, call_.rank, call_.rank};
-  }
-
-  /// What finish() writes for the frames in it: their sum divided by @p workers. A fault of theirs is not one of the call.
-  /// @returns that of the part's first value
-  template <class Finish>
-  void const* decode(byte_buffer& room, segment part, int workers, Finish const& finish) {
-    codec_call alone = call_;
-    void* const first = room.get(part.count * size_of(place_.type)).data();
-    alone.y = at(mutable_vector{first, place_.type}, -part.first);
-    alone.workers = workers;
-    alone.weight = 1;
+  bool keeps() const override { return call_.keeps; }
+  /// A fault of a frame that is decoded here is not one of the call.
+  void set_apart(codec_call& alone) override {
     alone.agreed = agreed_;
     on_.items(1, copy_agreed{call_.agreed, agreed_});
-    inner_->begin(alone);
-    finish();
-    return first;
   }
 
-  /// @param content, received  of the part's first value
-  void keep(segment part, void const* content, int terms, void const* received) {
+  void keep(segment part, void const* content, int terms, void const* received) override {
     std::uint64_t const end = std::max(part_.first + part_.count, part.first + part.count);
     part_.first = part_.empty() ? part.first : std::min(part_.first, part.first);
     part_.count = end - part_.first;
@@ -451,8 +386,6 @@ class stream_feedback_codec final : public operator_codec, public kept_on_stream
     f(r.values().scales(), reinterpret_cast<std::byte*>(place_.scales(state_.now)));
   }
 
-  std::unique_ptr<operator_codec> inner_;
-  bool maps_, encodes_sums_;
   kernel::stream_executor<Space> on_;
   kept_place place_;
   kept_state state_;  ///< as it was read or written last
@@ -460,7 +393,6 @@ class stream_feedback_codec final : public operator_codec, public kept_on_stream
   const_vector entered_{};
   std::vector<arrived> made_;
   byte_buffer memory_{on_.memory()}, copy_{on_.memory()};
-  byte_buffer frame_{on_.memory()}, decoded_{on_.memory()}, received_{on_.memory()};
   byte_buffer agreed_memory_{on_.memory()};
   kernel::agreed_call* agreed_;  ///< of frames that are decoded here
 };

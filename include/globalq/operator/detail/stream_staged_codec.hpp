@@ -5,7 +5,7 @@
 
 #include "../../kernel/load_store.hpp"
 #include "../stream_stage.hpp"
-#include "operator_codec.hpp"
+#include "forwarding_codec.hpp"
 #include "resolve.hpp"
 
 namespace GLOBALQ_ABI::detail {
@@ -36,13 +36,13 @@ std::shared_ptr<stream_stage<Space> const> on_stream(std::shared_ptr<stage const
 }
 
 template <class Space>
-class stream_staged_codec final : public operator_codec {
+class stream_staged_codec final : public forwarding_codec {
  public:
   /// @param inner   the codec of the operator without the stage
   /// @param number  of the stage in the operator's chain
   stream_staged_codec(std::unique_ptr<operator_codec> inner, operator_facts const& op, std::size_t number,
                       kernel::stream_executor<Space> const& on)
-      : inner_(std::move(inner)), map_(on_stream<Space>(op.chain[number], op)), on_(on) {
+      : forwarding_codec(std::move(inner)), map_(on_stream<Space>(op.chain[number], op)), on_(on) {
     if (op.fixed_scale > 0)
       throw configuration_error(
           "globalq: " + op.name +
@@ -55,18 +55,11 @@ class stream_staged_codec final : public operator_codec {
     for (std::size_t k = 0; k < number; ++k) growth_ *= std::max(1.0, op.chain[k]->growth());
   }
 
-  void set_levels(levels::detail::level_table const& levels) override { inner_->set_levels(levels); }
-  double extent() const override { return inner_->extent(); }
-
   void enter(codec_call const& c, const_vector x, segment part, mutable_vector to) override {
     map_->enter(call_of(c, to.type), x, part, to);
     inner_->enter(c, {to.data, to.type}, part, to);
   }
 
-  void note(codec_call const& c) override {
-    operator_codec::note(c);
-    inner_->note(c);
-  }
   void begin(codec_call const& c) override {
     operator_codec::note(c);
     codec_call inner = c;
@@ -76,11 +69,6 @@ class stream_staged_codec final : public operator_codec {
     inner_->begin(inner);
   }
 
-  std::size_t frame_bytes(segment part, int terms) const override { return inner_->frame_bytes(part, terms); }
-  std::size_t head_bytes() const override { return inner_->head_bytes(); }
-  std::size_t length_of(std::span<std::byte const> room, int worker) const override {
-    return inner_->length_of(room, worker);
-  }
   void combine(segment part, bool own, std::span<source const> sources, std::span<std::byte> out) override {
     inner_->combine(part, own, sources, out);
   }
@@ -88,25 +76,11 @@ class stream_staged_codec final : public operator_codec {
     inner_->finish(part, sources);
     leave(part);
   }
-  bool batches() const override { return inner_->batches(); }
   void encode_all(std::span<unsent const> all) override { inner_->encode_all(all); }
   void finish_all(std::span<arrived const> all) override {
     inner_->finish_all(all);
-    segment joined{};
-    for (arrived const& each : all) {
-      if (joined.first + joined.count != each.part.first) {
-        leave(joined);
-        joined = {each.part.first, 0};
-      }
-      joined.count += each.part.count;
-    }
-    leave(joined);
+    for_joined(all, [&](segment part) { leave(part); });
   }
-  payload numbers(segment part, std::span<std::byte> frame) const override {
-    return inner_->numbers(part, frame);
-  }
-  void declare(std::span<std::byte> frame, int terms) const override { inner_->declare(frame, terms); }
-  wire::frame_traits traits() const override { return inner_->traits(); }
 
  private:
   stream_stage_call<Space> call_of(codec_call const& c, dtype type) const {
@@ -120,7 +94,6 @@ class stream_staged_codec final : public operator_codec {
                 narrow_values{static_cast<float const*>(mean_.data), part.first, call_.y, call_.agreed});
   }
 
-  std::unique_ptr<operator_codec> inner_;
   std::shared_ptr<stream_stage<Space> const> map_;
   kernel::stream_executor<Space> on_;
   double growth_ = 1;
