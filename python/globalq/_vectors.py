@@ -115,7 +115,7 @@ def decode(data, out=None, *, add=False, operator=None, most=None):
     NonFiniteError if a value is beyond the range of the type; out then contains infinity there.
     """
     data = _bytes(data)
-    label = _label(data)
+    label = _label(data) if out is None or most is not None else None
     if most is not None and label.length > c.number("most", most):
         raise c.FrameError(f"globalq: decode: the bytes contain {label.length} values, and at most {most} are accepted; refuse their sender, or "
                            "accept more")

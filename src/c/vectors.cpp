@@ -47,11 +47,10 @@ std::span<std::byte const> bytes_at(char const* operation, void const* bytes, st
 }
 
 /// @param expected  an operator; null: that of the label, which may be none of this version
-gq::named::labeled_codec& codec_for(char const* expected, std::span<std::byte const> bytes) {
+gq::named::labeled_codec& codec_for(char const* expected, gq::named::vector_label const& label) {
   if (expected != nullptr) return codecs.of(expected);
-  std::string const words = gq::named::read_label(bytes).words;
   try {
-    return codecs.of(words);
+    return codecs.of(label.words);
   } catch (gq::configuration_error const& problem) {
     throw gq::frame_error(std::string(problem.what()) +
                           " (in the label of the bytes; decode them with the version that encoded them)");
@@ -106,6 +105,7 @@ globalq_status globalq_decode(char const* operator_name, void const* bytes, size
       refuse(operation, std::to_string(v.length) + " values at NULL", "give output");
     gq::dtype const type = type_of(operation, v.type);
     auto const all = bytes_at(operation, bytes, size);
-    codec_for(operator_name, all).decode(all, {v.output, type}, v.length, add != 0);
+    gq::named::vector_label const label = gq::named::read_label(all);
+    codec_for(operator_name, label).decode(all, label, {v.output, type}, v.length, add != 0);
   });
 }

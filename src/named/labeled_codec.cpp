@@ -35,20 +35,6 @@ std::span<std::byte const> frame_in(std::span<std::byte const> bytes, vector_lab
   return bytes.subspan(first, bytes.size() - first - wire::checksum_bytes);
 }
 
-template <class F>
-void with_values(dtype type, F const& f) {
-  switch (type) {
-    case dtype::float32:
-      return f(float{});
-    case dtype::float64:
-      return f(double{});
-    case dtype::float16:
-      return f(float16{});
-    case dtype::bfloat16:
-      return f(bfloat16{});
-  }
-}
-
 named_operator quantizer_in(std::string_view text) {
   named_operator asked = read_operator(text);
   if (!asked.only_quantizes())
@@ -84,9 +70,10 @@ vector_label read_label(std::span<std::byte const> bytes) {
           {h.seed, h.step, h.worker, h.workers}};
 }
 
-labeled_codec::labeled_codec(std::string_view text)
-    : words_(words_of(quantizer_in(text))),
-      codec_(operator_of(quantizer_in(text)), Kokkos::DefaultHostExecutionSpace(), frame_checksum::none) {}
+labeled_codec::labeled_codec(std::string_view text) : labeled_codec(quantizer_in(text)) {}
+labeled_codec::labeled_codec(named_operator const& asked)
+    : words_(words_of(asked)),
+      codec_(operator_of(asked), Kokkos::DefaultHostExecutionSpace(), frame_checksum::none) {}
 
 std::size_t labeled_codec::most_bytes(std::uint64_t length, dtype type) {
   return sizeof(head) + words_.size() + codec_.frame_bytes(length, type) + wire::checksum_bytes;
@@ -103,10 +90,7 @@ std::size_t labeled_codec::encode(const_vector x, std::uint64_t length, encoding
   head h{{},         version,     static_cast<std::uint32_t>(x.type),        length, key.seed, key.step,
          key.worker, key.workers, static_cast<std::uint32_t>(words_.size()), 0};
   std::memcpy(h.magic, magic.data(), magic.size());
-  std::size_t used = 0;
-  with_values(x.type, [&]<class T>(T) {
-    used = codec_.encode(static_cast<T const*>(x.data), length, key, out.subspan(front, frame_bytes));
-  });
+  std::size_t const used = codec_.encode(x, length, key, out.subspan(front, frame_bytes));
   std::memcpy(out.data(), &h, sizeof h);
   std::memcpy(out.data() + sizeof h, words_.data(), words_.size());
   store_to(out.data() + front + used, wire::checksum(out.first(front + used), checksum_start));
@@ -115,7 +99,10 @@ std::size_t labeled_codec::encode(const_vector x, std::uint64_t length, encoding
 
 void labeled_codec::decode(std::span<std::byte const> bytes, mutable_vector y, std::uint64_t length,
                            bool add) {
-  vector_label const label = read_label(bytes);
+  decode(bytes, read_label(bytes), y, length, add);
+}
+void labeled_codec::decode(std::span<std::byte const> bytes, vector_label const& label, mutable_vector y,
+                           std::uint64_t length, bool add) {
   if (label.words != words_)
     refuse_bytes("the bytes are of operator \"" + label.words + "\", and this codec of \"" + words_ + "\"",
                  "make a codec of the words in the label");
@@ -127,13 +114,10 @@ void labeled_codec::decode(std::span<std::byte const> bytes, mutable_vector y, s
     refuse_bytes(
         std::string("the bytes contain ") + name_of(label.type) + ", and the vector is " + name_of(y.type),
         "decode float64 into float64, and other types into one of these");
-  with_values(y.type, [&]<class T>(T) {
-    auto* const to = static_cast<T*>(y.data);
-    if (add)
-      codec_.decode_add(frame_in(bytes, label), label.key, to, length);
-    else
-      codec_.decode(frame_in(bytes, label), label.key, to, length);
-  });
+  if (add)
+    codec_.decode_add(frame_in(bytes, label), label.key, y, length);
+  else
+    codec_.decode(frame_in(bytes, label), label.key, y, length);
 }
 
 }  // namespace GLOBALQ_ABI::named

@@ -67,8 +67,13 @@ class labeled_codec {
   /// @throws frame_error for bytes of another operator, length or type, and as read_label(); non_finite_error as
   ///         vector_codec::decode()
   void decode(std::span<std::byte const> bytes, mutable_vector y, std::uint64_t length, bool add = false);
+  /// The same for bytes whose label was read, which checked them.
+  void decode(std::span<std::byte const> bytes, vector_label const& label, mutable_vector y,
+              std::uint64_t length, bool add = false);
 
  private:
+  explicit labeled_codec(named_operator const& asked);
+
   std::string words_;
   vector_codec codec_;
 };

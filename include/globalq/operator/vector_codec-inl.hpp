@@ -54,8 +54,8 @@ GLOBALQ_DECL bool vector_codec::add(const_vector decoded, mutable_vector y, std:
   return beyond != 0;
 }
 
-GLOBALQ_DECL std::size_t vector_codec::encode_values(const_vector x, std::uint64_t length, encoding_key key,
-                                                     std::span<std::byte> frame) {
+GLOBALQ_DECL std::size_t vector_codec::encode(const_vector x, std::uint64_t length, encoding_key key,
+                                              std::span<std::byte> frame) {
   float_environment const exact;
   expect_size(frame.size(), frame_bytes(length, x.type));
   if (length == 0) return 0;

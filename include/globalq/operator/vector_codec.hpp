@@ -87,14 +87,15 @@ class vector_codec {
   ///         frame is then invalid
   template <class V>
   std::size_t encode(V const& x, encoding_key key, std::span<std::byte> frame) {
-    return encode_values({detail::data_of(x), detail::type_of_values<V>}, detail::size_of_vector(x), key,
-                         frame);
+    return encode({detail::data_of(x), detail::type_of_values<V>}, detail::size_of_vector(x), key, frame);
   }
   /// The same for the @p n values at a pointer.
   template <class Value>
   std::size_t encode(Value const* x, std::uint64_t n, encoding_key key, std::span<std::byte> frame) {
     return encode(std::span(x, static_cast<std::size_t>(n)), key, frame);
   }
+  /// The same for values whose type is known at run time.
+  std::size_t encode(const_vector x, std::uint64_t length, encoding_key key, std::span<std::byte> frame);
 
   /// Decodes a frame into @p y.
   /// @throws frame_error when the bytes are not a frame of this operator and length; @p y is unchanged then.
@@ -102,13 +103,17 @@ class vector_codec {
   ///         @p y contains infinity there, and all other values as decoded
   template <class V>
   void decode(std::span<std::byte const> frame, encoding_key key, V&& y) {
-    source const one{frame, 1, static_cast<int>(key.worker)};
-    mean({&one, 1}, key, y);
+    decode(frame, key, output_of(y), detail::size_of_vector(y));
   }
   /// The same into the @p n values at a pointer.
   template <class Value>
   void decode(std::span<std::byte const> frame, encoding_key key, Value* y, std::uint64_t n) {
     decode(frame, key, std::span(y, static_cast<std::size_t>(n)));
+  }
+  /// The same into values whose type is known at run time.
+  void decode(std::span<std::byte const> frame, encoding_key key, mutable_vector y, std::uint64_t length) {
+    source const one{frame, 1, static_cast<int>(key.worker)};
+    read({&one, 1}, key, y, length, false);
   }
 
   /// Adds the decoded frame to @p y, for error feedback and parameter servers.
@@ -116,12 +121,16 @@ class vector_codec {
   ///         contains stay, and need not be reported; a NaN becomes the quiet NaN of its type, on hosts and devices
   template <class V>
   void decode_add(std::span<std::byte const> frame, encoding_key key, V&& y) {
-    source const one{frame, 1, static_cast<int>(key.worker)};
-    read({&one, 1}, key, output_of(y), detail::size_of_vector(y), true);
+    decode_add(frame, key, output_of(y), detail::size_of_vector(y));
   }
   template <class Value>
   void decode_add(std::span<std::byte const> frame, encoding_key key, Value* y, std::uint64_t n) {
     decode_add(frame, key, std::span(y, static_cast<std::size_t>(n)));
+  }
+  void decode_add(std::span<std::byte const> frame, encoding_key key, mutable_vector y,
+                  std::uint64_t length) {
+    source const one{frame, 1, static_cast<int>(key.worker)};
+    read({&one, 1}, key, y, length, true);
   }
 
   /// Writes the mean of several frames, each of one term, added in the order given.
@@ -140,9 +149,6 @@ class vector_codec {
                   "globalq: the vector is const; decode into one that can be written");
     return {data, detail::type_of_values<V>};
   }
-
-  std::size_t encode_values(const_vector x, std::uint64_t length, encoding_key key,
-                            std::span<std::byte> frame);
 
   /// Whether decoding uses random bits of the key.
   bool decoding_draws() const { return draws_of_worker() || !facts_.chain.empty(); }
