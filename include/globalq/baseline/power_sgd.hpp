@@ -119,8 +119,8 @@ class power_sgd {
   void load(state const& s) {
     std::vector<float> loaded = random_start(at_);
     for (matrix const& m : at_.matrices) {
-      std::uint64_t const had = s.count(key(m)) / m.columns;
       if (!s.contains(key(m))) continue;  // it was sent as float32
+      std::uint64_t const had = s.count(key(m)) / m.columns;
       auto const from = s.get(key(m), had * m.columns);
       std::uint64_t const kept = std::min(had, static_cast<std::uint64_t>(m.rank)) * m.columns;
       std::copy_n(from.begin(), kept, loaded.begin() + static_cast<std::ptrdiff_t>(m.q));

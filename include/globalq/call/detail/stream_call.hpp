@@ -304,17 +304,20 @@ class stream_call {
                               records_, n,    workers_.rank(), !setup_.facts.chain.empty()};
     if (measured) {
       on_.items(1, record);
-    } else if (kept_on_stream* const kept = codec_->kept()) {
-      auto const timed = meter_.enter(phase::norm);
-      norm::enqueue_statistics(on_, at(x, brought.first), brought.count, bucket, q, tree_,
-                               statistics_ + (bucket == 0 ? 0 : brought.first / bucket), &state_->top);
-      kept->raise(c, &state_->top);
-      on_.items(1, record);
     } else {
       auto const timed = meter_.enter(phase::norm);
-      norm::enqueue_statistics(on_, at(x, brought.first), brought.count, bucket, q, tree_,
-                               statistics_ + (bucket == 0 ? 0 : brought.first / bucket), &state_->top,
-                               record);
+      auto const measure = [&](auto const&... then) {
+        norm::enqueue_statistics(on_, at(x, brought.first), brought.count, bucket, q, tree_,
+                                 statistics_ + (bucket == 0 ? 0 : brought.first / bucket), &state_->top,
+                                 then...);
+      };
+      if (kept_on_stream* const kept = codec_->kept()) {
+        measure();
+        kept->raise(c, &state_->top);
+        on_.items(1, record);
+      } else {
+        measure(record);
+      }
     }
     auto const timed = meter_.enter(phase::opening);
     transport::allgather(workers_, std::as_bytes(std::span(records_ + workers_.rank(), 1)),

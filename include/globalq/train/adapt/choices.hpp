@@ -193,9 +193,9 @@ inline std::vector<std::uint32_t> around(std::uint32_t reference, double factor 
   detail::expect_factor(factor);
   std::vector<std::uint32_t> parameters;
   float_environment const exact;
-  double const r = reference;
-  for (auto p = static_cast<std::uint32_t>(std::ceil(r / factor)); p <= factor * r; ++p)
-    parameters.push_back(p);
+  double const least = std::ceil(reference / factor),
+               most = std::min(factor * reference, static_cast<double>(~std::uint32_t{0}));
+  for (double p = least; p <= most; ++p) parameters.push_back(static_cast<std::uint32_t>(p));
   return parameters;
 }
 

@@ -74,7 +74,7 @@ class overlapped_mean {
     if (operators.size() != model.size())
       throw configuration_error(where_ + std::to_string(operators.size()) + " operators for " +
                                 std::to_string(model.size()) + " layers; give one for each layer");
-    std::vector<std::size_t> firsts;
+    std::vector<segment> cuts;
     layered_options of_group = settings.layers;
     of_group.of = model.size();
     of_group.others += std::string(of_group.others.empty() ? "" : ", ") + "groups from layers";
@@ -84,32 +84,28 @@ class overlapped_mean {
     double sent = 0;
     for (std::size_t l = 0; l < model.size(); ++l) sent += static_cast<double>(bytes_of(l));
     double const in_backward = settings.backward_share * sent;
-    std::size_t reversed = 0;  // groups sent from the last layer on
+    std::ptrdiff_t reversed = 0;  // groups sent from the last layer on
     sent = 0;
-    for (std::size_t end = model.size(); end != 0; end = firsts.back()) {
+    for (std::size_t end = model.size(); end != 0; end = cuts.back().first) {
       std::size_t first = end - 1;
       std::uint64_t bytes = bytes_of(first);
       while (first != 0 && bytes + bytes_of(first - 1) <= settings.group_bytes) bytes += bytes_of(--first);
-      firsts.push_back(first);
+      cuts.push_back({first, end - first});
       sent += static_cast<double>(bytes);
       if (sent <= in_backward) ++reversed;
     }
-    std::vector<std::size_t> ends{model.size()};
-    ends.insert(ends.end(), firsts.begin(), firsts.end());
-    std::reverse(firsts.begin() + static_cast<std::ptrdiff_t>(reversed), firsts.end());
-    ends.pop_back();
-    std::reverse(ends.begin() + static_cast<std::ptrdiff_t>(reversed), ends.end());
-    for (std::size_t const first : firsts) of_group.others += " " + std::to_string(first);
-    for (std::size_t g = 0; g < firsts.size(); ++g) {
-      std::size_t const first = firsts[g], end = ends[g];
+    std::reverse(cuts.begin() + reversed, cuts.end());
+    for (segment const& cut : cuts) of_group.others += " " + std::to_string(cut.first);
+    for (auto const [first, count] : cuts) {
+      std::size_t const end = first + count;
       model_layout part;
       for (std::size_t k = first; k < end; ++k) part.add(model[k].name, model[k].shape, model[k].type);
       of_group.first = first;
       auto const at = operators.begin() + static_cast<std::ptrdiff_t>(first);
-      groups_.push_back(std::make_unique<group>(
-          first, end, workers, std::move(part),
-          std::vector<any_quantizer>(at, at + static_cast<std::ptrdiff_t>(end - first)), schedule, of_group,
-          abandoned_));
+      groups_.push_back(
+          std::make_unique<group>(first, end, workers, std::move(part),
+                                  std::vector<any_quantizer>(at, at + static_cast<std::ptrdiff_t>(count)),
+                                  schedule, of_group, abandoned_));
       groups_.back()->mean.run_on(queue_);
     }
     group_of_.resize(model.size());
