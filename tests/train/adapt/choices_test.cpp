@@ -146,6 +146,7 @@ TEST(Around, spans_half_to_twice_the_reference) {
   EXPECT_DOUBLE_EQ(densities[1] / densities[0], std::sqrt(2.0));
   EXPECT_THAT(ad::around(3, 3.0), ElementsAre(1U, 2U, 3U, 4U, 5U, 6U, 7U, 8U, 9U));
   EXPECT_THAT(ad::around(5, 1.0), ElementsAre(5U));
+  EXPECT_THAT(ad::around(~0U, 1.0), ElementsAre(~0U));
   std::vector<double> const wide = ad::around(0.01, 5, 10);
   for (std::size_t k = 0; k < 5; ++k)
     EXPECT_NEAR(wide[k] / 0.01, std::pow(10, (static_cast<double>(k) - 2) / 2), 1e-14);
