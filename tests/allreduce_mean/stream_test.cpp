@@ -232,6 +232,23 @@ std::vector<std::pair<char const*, support::any_operator>> operators() {
         {"feedback of scales of two levels",
          support::with_feedback(gq::quantizer{gq::norm::two_level<one_bit_float>{}, one_bit_float{}, dice,
                                               gq::wire::packed<3>{}})},
+        {"sums of maxima by more bits",
+         support::second_half(
+             gq::quantizer{gq::norm::linf{}, gq::levels::uniform<>{}, dice, gq::wire::int8{}},
+             gq::quantizer{gq::norm::local<gq::infinity>{.bucket = 128}, gq::levels::uniform{7}, dice,
+                           gq::wire::packed<4>{}})},
+        {"sums by scales of two levels, rotated",
+         support::rotated(
+             support::second_half(gq::quantizer{gq::norm::local<gq::infinity>{.bucket = 128},
+                                                gq::levels::uniform{3}, dice, gq::wire::packed<4>{}},
+                                  gq::quantizer{gq::norm::two_level<one_bit_float>{}, one_bit_float{}, dice,
+                                                gq::wire::packed<3>{}}),
+             64)},
+        {"sums of buckets by one scale",
+         support::second_half(gq::quantizer{gq::norm::local<gq::infinity>{.bucket = 128},
+                                            gq::levels::uniform{3}, dice, gq::wire::packed<4>{}},
+                              gq::quantizer{gq::norm::local<gq::infinity>{}, gq::levels::uniform{7}, dice,
+                                            gq::wire::packed<4>{}})},
         {"eden", support::eden<2>(64)},
 #if !defined(KOKKOS_ENABLE_CUDA) || defined(GLOBALQ_TEST_IN_FULL)
         {"eden of the shortest blocks", support::eden<1>(2)},
@@ -316,7 +333,11 @@ TEST(Stream, same_bits_at_both_ends_of_the_range) {
   for (int exponent : {120, -130})
     for (auto const& [name, op] : operators()) {
       if (std::string(name) == "fixed") continue;
-      compare<float>(name, op, fits(op, "tree", 3) ? "tree" : "allgather", 3, 3001, {.seed = 6}, exponent);
+      for (char const* how : {"tree", "allgather", "sra"}) {
+        if (!fits(op, how, 3)) continue;
+        compare<float>(name, op, how, 3, 3001, {.seed = 6}, exponent);
+        break;
+      }
     }
 }
 
@@ -478,6 +499,8 @@ void compare_calls(support::any_operator const& op, char const* how, int n, std:
 TEST(Stream, error_feedback_keeps_the_residuals_of_the_host) {
   gq::quantizer const local{gq::norm::local<gq::infinity>{.bucket = 128}, gq::levels::uniform{7}, dice,
                             gq::wire::packed<4>{}};
+  gq::quantizer const own{gq::norm::local<gq::infinity>{.bucket = 128}, gq::levels::uniform{3}, dice,
+                          gq::wire::packed<4>{}};
   gq::quantizer const sums{gq::norm::linf{}, gq::levels::uniform<>{}, dice, gq::wire::int8{}};
   gq::feedback_options const loco{.decay = 0.9F, .average = 0.3F, .bits = 8, .reset = 3};
   auto const compare_types = [](support::any_operator const& op, char const* how, int n, std::size_t d) {
@@ -493,6 +516,7 @@ TEST(Stream, error_feedback_keeps_the_residuals_of_the_host) {
         compare_types(support::with_feedback(local), how, n, d);
         compare_types(support::with_feedback(support::rotated(local, 64), loco), how, n, d);
       }
+      compare_types(support::with_feedback(support::second_half(own, local)), "sra", n, d);
       for (char const* how : {"ring", "tree", "native", "hierarchical:2"})
         compare_types(support::with_feedback(sums, loco), how, n, d);
     }

@@ -11,7 +11,9 @@
 #include <globalq/collective/reduce_scatter_mean.hpp>
 #include <globalq/globalq.hpp>
 #include <globalq/operator/error_feedback.hpp>
+#include <globalq/operator/few_bits.hpp>
 #include <globalq/operator/rotated.hpp>
+#include <globalq/operator/second_half.hpp>
 #include <globalq/operator/stream_vector_codec.hpp>
 #include <globalq/transport/named_memory.hpp>
 #include <globalq/transport/nccl.hpp>
@@ -214,6 +216,9 @@ TEST(MeanOfRanks, chunks_that_overlap_with_kernels_have_the_bits_of_the_host) {
   // a replay adds what the call before left out, and which call that was only the device knows
   expect_overlapping_chunks(gq::error_feedback{subjects()[2].op, {.average = 0.5F}}, 1U << 14, "sra",
                             std::min(most_ranks(), 2));
+  expect_overlapping_chunks(gq::error_feedback{gq::second_half{subjects()[2].op, subjects()[2].op}}, 1U << 14,
+                            "sra", std::min(most_ranks(), 2));
+  expect_overlapping_chunks(gq::operators::eden<2>(64), 1U << 12, "allgather", std::min(most_ranks(), 2));
 }
 
 // Only memory tells the length of chunks. Those of a ring cost more exchanges, and those of a tree would wait for each other.

@@ -13,9 +13,11 @@
 #include <globalq/operator/detail/stream_feedback_codec.hpp>
 #include <globalq/operator/detail/stream_rotation.hpp>
 #include <globalq/operator/detail/stream_staged_codec.hpp>
+#include <globalq/operator/detail/stream_sums_codec.hpp>
 #include <globalq/operator/error_feedback.hpp>
 #include <globalq/operator/few_bits.hpp>
 #include <globalq/operator/rotated.hpp>
+#include <globalq/operator/second_half.hpp>
 
 #include <functional>
 
@@ -53,6 +55,18 @@ class any_operator : public globalq::any_quantizer {
             [op](auto const& facts, auto const& r, executor const& on) -> codec {
               return std::make_unique<globalq::detail::stream_feedback_codec<space>>(
                   globalq::detail::make_codec(op, facts, r, on), facts, r.how, on);
+            }};
+  }
+
+  /// second_half{op, of_sums}
+  template <class Operator, class Sums>
+  static any_operator second_half(Operator const& op, Sums const& of_sums) {
+    return {globalq::second_half{op, of_sums},
+            [op, of_sums](auto const& facts, auto const& r, executor const& on) -> codec {
+              globalq::detail::operator_of_sums const& sums = *facts.of_sums;
+              return std::make_unique<globalq::detail::stream_sums_codec<space>>(
+                  globalq::detail::make_codec(op, facts, r, on),
+                  globalq::detail::make_codec(of_sums, sums.facts, sums.alone, on), sums.facts, on);
             }};
   }
 
@@ -107,6 +121,15 @@ any_operator with_feedback(Operator const& op, globalq::feedback_options const& 
   return globalq::error_feedback{op, options};
 #else
   return any_operator::with_feedback(op, options);
+#endif
+}
+/// second_half{op, of_sums} on both.
+template <class Operator, class Sums>
+any_operator second_half(Operator const& op, Sums const& of_sums) {
+#if defined(KOKKOS_ENABLE_CUDA)
+  return globalq::second_half{op, of_sums};
+#else
+  return any_operator::second_half(op, of_sums);
 #endif
 }
 /// operators::eden on the host and on the streams of a test.

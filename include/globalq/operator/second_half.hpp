@@ -4,6 +4,9 @@
 /// @brief operator: an operator whose sums travel by another one.
 
 #include "detail/sums_codec.hpp"
+#if defined(KOKKOS_ENABLE_CUDA)
+#include "detail/stream_sums_codec.hpp"
+#endif
 #include "detail/wrapped_operator.hpp"
 
 namespace GLOBALQ_ABI {
@@ -14,8 +17,8 @@ namespace GLOBALQ_ABI {
 /// of the bytes and remove most of the variance. With error feedback at 2 bits, 4 bits for the second half make up most of
 /// what the second rounding loses (docs/design-measurements.md, dm_feedback).
 ///
-/// Works on schedule sra in host memory, for vectors and groups, inside error_feedback, rotated and float32_tail. Other
-/// schedules and calls send no such sums and refuse it.
+/// Works on schedule sra, for vectors and groups, inside error_feedback, rotated and float32_tail; on streams of Kokkos::Cuda
+/// with the same bits. Other schedules and calls send no such sums and refuse it.
 ///
 /// Wire: the first operator's for own values, the second one's for means. @n
 /// Bound: theta = (omega_1 + omega_2 (n + omega_1)) / n with omega_1 of own values and omega_2 of means.
@@ -33,7 +36,7 @@ class second_half : public detail::wrapped_operator {
   ///         all workers, of a fixed size or of a user
   template <class Operator, class Sums>
   second_half(Operator const& op, Sums const& of_sums)
-      : wrapped_operator(op, facts_in(detail::facts_of(op), of_sums), wrap) {}
+      : wrapped_operator(op, facts_in(detail::facts_of(op), of_sums), wrap, wrap_on_stream<Operator>()) {}
 
  private:
   template <class Sums>
@@ -47,6 +50,11 @@ class second_half : public detail::wrapped_operator {
     held->make = [of_sums, facts = held->facts, r = held->alone](kernel::host_executor const& on) {
       return detail::make_codec(of_sums, facts, r, on);
     };
+#if defined(KOKKOS_ENABLE_CUDA)
+    held->make_on_stream = [of_sums, facts = held->facts, r = held->alone](stream_executor const& on) {
+      return detail::make_codec(of_sums, facts, r, on);
+    };
+#endif
     f.name += ", sums by " + held->facts.name;
     f.unbiased = f.unbiased && held->facts.unbiased;
     f.of_sums = std::move(held);
@@ -70,6 +78,20 @@ class second_half : public detail::wrapped_operator {
                                                       detail::resolution const&, std::size_t,
                                                       kernel::host_executor const& on) {
     return std::make_unique<detail::sums_codec>(std::move(own), f.of_sums->make(on), f.of_sums->facts, on);
+  }
+  /// A template, so that kernels are compiled only where it is used.
+  template <class Operator>
+  static stream_wrapper wrap_on_stream() {
+#if defined(KOKKOS_ENABLE_CUDA)
+    return [](std::unique_ptr<detail::operator_codec> own, detail::operator_facts const& f,
+              detail::resolution const&, std::size_t,
+              stream_executor const& on) -> std::unique_ptr<detail::operator_codec> {
+      return std::make_unique<detail::stream_sums_codec<Kokkos::Cuda>>(
+          std::move(own), f.of_sums->make_on_stream(on), f.of_sums->facts, on);
+    };
+#else
+    return nullptr;
+#endif
   }
 };
 

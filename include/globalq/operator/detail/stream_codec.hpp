@@ -135,7 +135,7 @@ class stream_codec final : public composition {
     base::begin(c);
     made_.clear();
     if (!c.settled && format_.bucket == 0)
-      on_.items(1, settle_scales{c.agreed, c.bucket_scales.data(), c.x.type, extent(), c.workers});
+      on_.items(1, settle_scales{c.agreed, c.bucket_scales.data(), c.x.type, extent(), c.workers, c.weight});
   }
 
   void set_levels(levels::detail::level_table const& levels) override {

@@ -91,16 +91,6 @@ struct raise_bound {
   }
 };
 
-/// A state of a call for decoding that is not part of its result.
-struct copy_agreed {
-  kernel::agreed_call const* from;
-  kernel::agreed_call* to;
-  GLOBALQ_FUNCTION void operator()(std::uint64_t) const {
-    *to = *from;
-    to->faults = kernel::none;
-  }
-};
-
 /// Makes what the frames of a call left out the current residual, if there is a mean.
 struct commit_kept {
   kept_place place;
@@ -234,7 +224,7 @@ class stream_feedback_codec final : public feedback_frames, public kept_on_strea
                         kernel::stream_executor<Space> const& on)
       : feedback_frames(std::move(inner), op, how, on.memory()), on_(on) {
     place_.options = *feedback_of(op.chain);
-    agreed_ = agreed_memory_.get_values<kernel::agreed_call>(1);
+    apart_ = apart_memory_.get_values<stream_state>(1);
   }
 
   void begin(codec_call const& c) override {
@@ -337,8 +327,8 @@ class stream_feedback_codec final : public feedback_frames, public kept_on_strea
   bool keeps() const override { return call_.keeps; }
   /// A fault of a frame that is decoded here is not one of the call.
   void set_apart(codec_call& alone) override {
-    alone.agreed = agreed_;
-    on_.items(1, copy_agreed{call_.agreed, agreed_});
+    alone.agreed = &apart_->agreed;
+    on_.items(1, begin_apart{call_.agreed, apart_});
   }
 
   void keep(segment part, void const* content, int terms, void const* received) override {
@@ -393,8 +383,8 @@ class stream_feedback_codec final : public feedback_frames, public kept_on_strea
   const_vector entered_{};
   std::vector<arrived> made_;
   byte_buffer memory_{on_.memory()}, copy_{on_.memory()};
-  byte_buffer agreed_memory_{on_.memory()};
-  kernel::agreed_call* agreed_;  ///< of frames that are decoded here
+  byte_buffer apart_memory_{on_.memory()};
+  stream_state* apart_;  ///< of frames that are decoded here
 };
 
 }  // namespace GLOBALQ_ABI::detail

@@ -102,6 +102,17 @@ struct reset_state {
   GLOBALQ_FUNCTION void operator()(std::uint64_t) const { *state = stream_state{}; }
 };
 
+/// Begins work of a call with another number of workers or other scales, whose faults are counted apart.
+struct begin_apart {
+  kernel::agreed_call const* from;
+  stream_state* to;
+  GLOBALQ_FUNCTION void operator()(std::uint64_t) const {
+    *to = stream_state{};
+    to->agreed = *from;
+    to->agreed.faults = kernel::none;
+  }
+};
+
 /// Converts 16-bit values to float.
 struct widen_values {
   const_vector x;
@@ -135,10 +146,12 @@ struct settle_scales {
   dtype type;
   double extent;
   int workers;
+  double weight = 1;  ///< of the mean
   GLOBALQ_FUNCTION void operator()(std::uint64_t) const {
-    agreed->whole = kernel::input_scale_of(type, bucket_scales[0], agreed->wide, extent);
-    agreed->mean = kernel::mean_scale(bucket_scales[0], agreed->wide, extent * static_cast<double>(workers));
-    agreed->single = kernel::mean_scale(bucket_scales[0], agreed->wide, extent);
+    double const scale = bucket_scales[0], of_mean = scale * weight;
+    agreed->whole = kernel::input_scale_of(type, scale, agreed->wide, extent);
+    agreed->mean = kernel::mean_scale(of_mean, agreed->wide, extent * static_cast<double>(workers));
+    agreed->single = kernel::mean_scale(of_mean, agreed->wide, extent);
   }
 };
 

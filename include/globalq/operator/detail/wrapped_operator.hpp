@@ -53,7 +53,7 @@ class wrapped_operator : public any_quantizer {
     if (f.of_sums != nullptr)
       throw configuration_error(
           "globalq: " + f.name +
-          ": another operator for sums is supported only in host memory; on a stream remove "
+          ": another operator for sums is not supported on this stream; use a stream of Kokkos::Cuda, remove "
           "second_half, or average in host memory");
     if (f.chain.empty())
       throw configuration_error(
