@@ -50,9 +50,11 @@ template <class Operands, bool Sum>
 struct measured_codes {
   static constexpr int team_threads = norm::detail::statistics_threads;
   static constexpr bool by_table = std::is_same_v<typename Operands::levels_type, device::table_view>;
-  /// Codes across bytes, and sums encoded by a table to codes of several bytes, need more registers.
-  static constexpr bool heavy = device::row_bytes<typename Operands::wire_type, 4> == 0 ||
-                                (Sum && by_table && sizeof(typename Operands::code_type) > 1);
+  static constexpr bool quarter_bytes = device::row_bytes<typename Operands::wire_type, 4> == 1;
+  /// Codes across bytes, and sums encoded by a table to codes of several or quarter bytes, need more registers.
+  static constexpr bool heavy =
+      device::row_bytes<typename Operands::wire_type, 4> == 0 ||
+      (Sum && by_table && (quarter_bytes || sizeof(typename Operands::code_type) > 1));
   static constexpr int teams = smaller(heavy ? 4 : 5, measured_buckets::teams);
 
   Operands o;

@@ -164,7 +164,7 @@ struct turn_on_device : rotated_blocks<float> {
   GLOBALQ_FUNCTION static void check(float) {}
 };
 
-struct add_values {
+struct add_decoded_values {
   float const* x;
   float* sum;
   GLOBALQ_FUNCTION void operator()(std::uint64_t i) const { sum[i] += x[i]; }
@@ -355,7 +355,7 @@ class stream_eden_codec final : public eden_frames {
     source const inner{frame_, 1, s.worker, s.worker};
     codes_->finish(all, {&inner, 1});
     turn(part, s.worker, s.terms, q, true);
-    if (add) on_.items(part.count, add_values{q, y});
+    if (add) on_.items(part.count, add_decoded_values{q, y});
   }
 
   template <bool Add>
