@@ -110,8 +110,9 @@ if(GLOBALQ_WHOLE)
   if(SKBUILD) # a wheel cannot contain symbolic links, and has only one version of the library
     set_property(TARGET globalq_c PROPERTY VERSION)
     set_property(TARGET globalq_c PROPERTY SOVERSION)
-    # libgcc stays shared: pthread_exit() unwinds with the system's, which cannot pass through frames of a second one
-    target_link_options(globalq_c PRIVATE -static-libstdc++)
+    # libgcc stays shared: pthread_exit() unwinds with the system's, which cannot pass through frames of a second one. Without
+    # --gc-sections unused functions of libstdc++ need a newer glibc.
+    target_link_options(globalq_c PRIVATE -static-libstdc++ -Wl,--gc-sections)
     install(TARGETS globalq_c LIBRARY DESTINATION globalq/lib COMPONENT python)
   endif()
   target_link_options(globalq_c PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/src/c/globalq.map)

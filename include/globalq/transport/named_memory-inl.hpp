@@ -17,9 +17,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
-#include <random>
+#include <system_error>
 #include <thread>
 
+#include <sys/random.h>
 #include <unistd.h>
 
 namespace GLOBALQ_ABI::transport {
@@ -180,10 +181,9 @@ GLOBALQ_DECL void named_memory::join(std::string const& name, std::chrono::stead
 
 GLOBALQ_DECL std::unique_ptr<named_memory> named_memory::duplicate() {
   std::array<std::uint32_t, 4> key{};
-  if (rank_ == 0) {
-    std::random_device bits;
-    for (std::uint32_t& word : key) word = bits();
-  }
+  // not std::random_device: the one of libstdc++ 12 needs glibc 2.36
+  if (rank_ == 0 && ::getentropy(key.data(), sizeof key) != 0)
+    throw std::system_error(errno, std::generic_category(), "globalq: getentropy");
   std::string name = "duplicate";
   for (std::uint32_t const word : broadcast_value(*this, 0, key))
     name.append("-").append(std::to_string(word));
