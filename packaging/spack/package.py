@@ -11,7 +11,7 @@ class Globalq(CMakePackage):
 
     license("Apache-2.0")
 
-    version("0.2.0")
+    version("0.3.0")
 
     variant("compiled", default=True, description="Install globalq::compiled, kernels compiled once")
     variant("c", default=False, description="Install libglobalq.so, the interface in C")

@@ -76,7 +76,7 @@ typedef struct globalq_call globalq_call;
 /** @name The library
  * @{ */
 
-/** "0.2.0" */
+/** "0.3.0" */
 GLOBALQ_C char const* globalq_version(void);
 /** GLOBALQ_C_INTERFACE of the library, which may differ from that of the header. */
 GLOBALQ_C int globalq_interface(void);
