@@ -67,7 +67,9 @@ add_library(globalq_named STATIC ${GLOBALQ_NAMED_SOURCES})
 add_library(globalq::named ALIAS globalq_named)
 set_target_properties(globalq_named PROPERTIES EXPORT_NAME named POSITION_INDEPENDENT_CODE ON)
 # Several sources compiled as one take half of the time, but a program would link all of them for a function of one.
-if(CMAKE_BUILD_TYPE STREQUAL "Dev" OR GLOBALQ_SANITIZER OR SKBUILD)
+if(SKBUILD)
+  set_target_properties(globalq_compiled PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+elseif(CMAKE_BUILD_TYPE STREQUAL "Dev" OR GLOBALQ_SANITIZER)
   set_target_properties(globalq_compiled globalq_named PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 5)
   # With the others it takes 77 s under AddressSanitizer, apart 20 s and they 35 s.
   set_source_files_properties(${PROJECT_SOURCE_DIR}/src/built_in.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
@@ -98,9 +100,17 @@ if(GLOBALQ_WHOLE)
                VISIBILITY_INLINES_HIDDEN ON
                UNITY_BUILD ON
                UNITY_BUILD_BATCH_SIZE 4)
-  target_link_libraries(globalq_c PRIVATE globalq_named globalq_advisor)
+  if(SKBUILD) # one source of all that is not a loop; the checksum of frames is one
+    target_sources(globalq_c PRIVATE ${GLOBALQ_NAMED_SOURCES} ${GLOBALQ_ADVISE_SOURCES})
+    set_target_properties(globalq_c PROPERTIES UNITY_BUILD_BATCH_SIZE 0)
+    target_link_libraries(globalq_c PRIVATE globalq_compiled globalq_part_train globalq_part_model)
+    set(globalq_control_optimization -O1 -ftree-vectorize)
+    set_source_files_properties(${PROJECT_SOURCE_DIR}/src/c/compressors.cpp PROPERTIES COMPILE_OPTIONS -O3 SKIP_UNITY_BUILD_INCLUSION ON)
+  else()
+    target_link_libraries(globalq_c PRIVATE globalq_named globalq_advisor)
+  endif()
   target_compile_definitions(globalq_c PRIVATE GLOBALQ_BUILDS_C)
-  target_compile_options(globalq_c PRIVATE ${globalq_optimization} -ffp-contract=off -fno-fast-math)
+  target_compile_options(globalq_c PRIVATE ${globalq_optimization} ${globalq_control_optimization} -ffp-contract=off -fno-fast-math)
   target_link_libraries(globalq_c PRIVATE globalq_part_baseline) # and Eigen, if found, for PowerSGD
   target_sources(globalq_c PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/include FILES
                                   ${PROJECT_SOURCE_DIR}/include/globalq/c/globalq.h)
