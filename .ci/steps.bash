@@ -131,7 +131,7 @@ run_leaves() {
 # Examples with LibTorch, which scripts/test does not build if LibTorch is not installed.
 train_with_libtorch() {
   scripts/bootstrap torch && cmake --preset dev -DGLOBALQ_BUILD_EXAMPLES=ON >/dev/null &&
-    cmake --build --preset dev --target language_model torch_trainer examples_torch_test &&
+    cmake --build --preset dev --target language_model step_times torch_trainer examples_torch_test &&
     ctest --test-dir build/dev --output-on-failure --no-tests=error \
       -R '^examples/(language_model|torch_trainer)|^examples_torch_test'
 }

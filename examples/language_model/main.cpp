@@ -3,10 +3,14 @@
 /// Trains a small transformer on text with sharded workers, once for each precision of weights and gradients (QSDP),
 /// and compares the loss on held-out text, and the bytes sent.
 
-#include "sharded.hpp"
-#include "training.hpp"
+#include "../launched.hpp"
+#include "sharded_model.hpp"
 
-#include <globalq/globalq.hpp>
+#include <globalq/transport/threads.hpp>
+#ifdef GLOBALQ_HAS_MPI
+#include <mpi.h>
+#include <globalq/transport/mpi.hpp>
+#endif
 
 #include <CLI/CLI.hpp>
 
@@ -15,8 +19,9 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
-#include <regex>
+#include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace lm = language_model;
@@ -31,6 +36,7 @@ struct settings {
   std::vector<std::string> precisions{"float32",      "W8G8",         "W4G4",
                                       "W4G4 nearest", "W4G4 learned", "W4G4 descent"};
   int workers = 4;
+  bool prefetch = true;
   std::int64_t batch = 8;  // pieces per worker
   std::uint64_t steps = 300;
   std::uint64_t seed = 1;
@@ -44,60 +50,39 @@ struct result {
   bool replicas_agree = true;
 };
 
-/// "float32", or "W8G4", followed by a scheme for 4 bits.
-lm::precision precision_of(std::string const& name) {
-  static std::map<std::string, lm::scheme> const schemes{{"", lm::scheme::shifted},
-                                                         {" nearest", lm::scheme::nearest},
-                                                         {" learned", lm::scheme::learned},
-                                                         {" descent", lm::scheme::descent},
-                                                         {" stochastic", lm::scheme::stochastic}};
-  if (name == "float32") return {};
-  std::smatch part;
-  if (!std::regex_match(name, part, std::regex{"W(4|8|32)G(4|8|32)( .*)?"}) || !schemes.contains(part[3]))
-    throw std::runtime_error{
-        "language_model: \"" + name +
-        "\" is no precision; use float32, or W and G with 4, 8 or 32 bits each, as W8G8, "
-        "and behind 4 bits nearest, learned, descent or stochastic, as \"W4G4 learned\""};
-  lm::precision const p{name, std::stoi(part[1]), std::stoi(part[2]), schemes.at(part[3])};
-  bool const some = p.weight_bits == 4 || (p.by == lm::scheme::learned && p.gradient_bits == 4);
-  if (p.by != lm::scheme::shifted && !some)
-    throw std::runtime_error{"language_model: \"" + name + "\" has no 4 bits for which there is \"" +
-                             name.substr(name.find(' ') + 1) + "\"; leave it out"};
-  return p;
-}
-
 /// Whether --gap applies to it; float32 is 32 bits of both.
 bool is_close(lm::precision const& p) { return p.weight_bits >= 8 && p.gradient_bits >= 8; }
 
 /// Steps at which levels are learned: early, because initial weights are random, and again later.
 bool learns_at(std::uint64_t step) { return step == 1 || step == 20 || (step != 0 && step % 100 == 0); }
 
-result train(settings const& s, lm::text const& text, lm::precision const& p) {
+template <class Workers>
+result train(Workers& workers, settings const& s, lm::text const& text, lm::precision const& p) {
+  result r;
+  auto const began = std::chrono::steady_clock::now();
+  lm::sharded_model model(workers, lm::model_of(s.model, s.seed), p, s.seed * 1000, s.prefetch);
+  auto const rank = static_cast<std::uint64_t>(workers.rank()),
+             n = static_cast<std::uint64_t>(workers.size());
+  std::uint64_t const before = workers.bytes_sent();
+  for (std::uint64_t step = 0; step < s.steps; ++step) {
+    lm::batch const b = text.draw((s.seed * s.steps + step) * n + rank, s.batch, s.model.context);
+    model.train(b, step, s.optimizer, learns_at(step));
+  }
+  r.bytes_a_step = (workers.bytes_sent() - before) / s.steps;
+  std::vector<lm::batch> held_out;
+  for (std::uint64_t k = 0; k < 16; ++k) held_out.push_back(text.draw_held_out(k, 32, s.model.context));
+  std::tie(r.loss, r.replicas_agree) = model.evaluate(held_out, s.steps);
+  r.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  return r;
+}
+
+result train_on_threads(settings const& s, lm::text const& text, lm::precision const& p) {
   result r;
   gq::transport::threads cluster{s.workers};
-  auto const began = std::chrono::steady_clock::now();
   cluster.run([&](auto& workers) {
-    lm::transformer model = lm::model_of(s.model, s.seed);
-    lm::sharded_model shards(workers, *model, p, s.seed * 1000);
-    auto const rank = static_cast<std::uint64_t>(workers.rank()), n = static_cast<std::uint64_t>(s.workers);
-    std::uint64_t const before = workers.bytes_sent();
-    for (std::uint64_t step = 0; step < s.steps; ++step) {
-      shards.gather(step);
-      lm::batch const b = text.draw((s.seed * s.steps + step) * n + rank, s.batch, s.model.context);
-      model->zero_grad();
-      model->loss(b.input, b.next).backward();
-      if (learns_at(step)) shards.learn_levels(step);
-      shards.update(s.optimizer, step);
-    }
-    std::uint64_t const sent = workers.bytes_sent() - before;
-    shards.gather(s.steps);
-    bool const agree = lm::replicas_agree(workers, *model);
-    if (rank != 0) return;
-    r.replicas_agree = agree;
-    r.bytes_a_step = sent / s.steps;
-    r.loss = lm::held_out_loss(model, text, s.model.context, 16);
+    result const mine = train(workers, s, text, p);
+    if (workers.rank() == 0) r = mine;
   });
-  r.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   return r;
 }
 
@@ -118,20 +103,21 @@ void expect_compared(settings const& s, std::vector<lm::precision> const& all) {
         "language_model: --margin compares W4G4 with W8G8; add --precision W8G8 --precision W4G4"};
 }
 
-int run(settings const& s) {
+/// @param train  train(precision) returns its result
+template <class Train>
+int compare(settings const& s, std::size_t bytes_of_text, int workers, Train const& train) {
   std::vector<lm::precision> all;
-  for (std::string const& name : s.precisions) all.push_back(precision_of(name));
+  for (std::string const& name : s.precisions) all.push_back(lm::precision_of(name));
   expect_compared(s, all);
-  lm::text const text(s.text);
-  std::printf("%zu bytes of text; %d workers, %llu steps of %lld x %lld bytes each\n\n", text.size(),
-              s.workers, static_cast<unsigned long long>(s.steps), static_cast<long long>(s.batch),
+  std::printf("%zu bytes of text; %d workers, %llu steps of %lld x %lld bytes each\n\n", bytes_of_text,
+              workers, static_cast<unsigned long long>(s.steps), static_cast<long long>(s.batch),
               static_cast<long long>(s.model.context));
   std::printf("%-15s %13s %10s %12s %10s  %s\n", "precision", "bytes a step", "held out", "to float32",
               "seconds", "replicas");
   std::map<std::string, double> losses;
   bool good = true;
   for (lm::precision const& p : all) {
-    result const r = train(s, text, p);
+    result const r = train(p);
     losses[p.name] = r.loss;
     char change[32] = "-";
     if (losses.contains("float32"))
@@ -157,6 +143,20 @@ int run(settings const& s) {
   return good ? 0 : 1;
 }
 
+int run(settings const& s, [[maybe_unused]] bool uses_mpi) {
+  lm::text const text(s.text);
+#ifdef GLOBALQ_HAS_MPI
+  if (uses_mpi) {
+    gq::transport::mpi workers{MPI_COMM_WORLD};
+    if (workers.rank() != 0 && std::freopen("/dev/null", "w", stdout) == nullptr) return 2;
+    return compare(s, text.size(), workers.size(),
+                   [&](lm::precision const& p) { return train(workers, s, text, p); });
+  }
+#endif
+  return compare(s, text.size(), s.workers,
+                 [&](lm::precision const& p) { return train_on_threads(s, text, p); });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -164,7 +164,10 @@ int main(int argc, char** argv) {
   CLI::App app{"Trains a small transformer on text with sharded, quantized weights and gradients"};
   app.add_option("--text", s.text, "files of text");
   app.add_option("--precision", s.precisions, "float32, W8G8, W4G4, \"W4G4 nearest\", ..")->take_all();
-  app.add_option("--workers", s.workers, "threads")->check(CLI::Range(1, 64));
+  app.add_option("--workers", s.workers, "threads; an MPI launcher decides for itself")
+      ->check(CLI::Range(1, 64));
+  app.add_flag("!--in-turn", s.prefetch,
+               "computes and sends in turn: no weights of the next layer, no gradients meanwhile");
   app.add_option("--steps", s.steps, "steps")->check(CLI::PositiveNumber);
   app.add_option("--batch", s.batch, "pieces of text a worker and step")->check(CLI::PositiveNumber);
   app.add_option("--width", s.model.width, "width of the model, a multiple of 4")->check(CLI::PositiveNumber);
@@ -176,5 +179,15 @@ int main(int argc, char** argv) {
   app.add_option("--margin", s.margin, "fail when W4G4 ends less percent above W8G8")
       ->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
-  return lm::run_program([&] { return run(s); });
+  bool const uses_mpi = examples::launched_rank().has_value();
+#ifdef GLOBALQ_HAS_MPI
+  int level = 0;  // calls that are started run on a thread of their own
+  if (uses_mpi) MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+#endif
+  int const status = lm::run_program([&] { return run(s, uses_mpi); });
+#ifdef GLOBALQ_HAS_MPI
+  if (uses_mpi && status > 1) MPI_Abort(MPI_COMM_WORLD, status);  // the others may be waiting for this worker
+  if (uses_mpi) MPI_Finalize();
+#endif
+  return status;
 }

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// A model whose parameters are split over workers, as in FSDP: each worker keeps the exact weights and the optimizer
-/// state of its shards only. Before a step the quantized weights are gathered; after it each worker receives its shards
-/// of the mean gradient. (FSDP gathers one group of layers at a time and drops it again; here all stay for the step.)
+/// Layers whose parameters are split over workers, as in FSDP: each worker keeps the exact weights and the optimizer state of its
+/// shards only. The quantized weights of a layer are gathered before its forward pass, dropped, and gathered again before its
+/// backward pass; then each worker receives its shard of the mean gradient. Of whole layers, a worker has the one that it
+/// computes and the next one, whose weights arrive meanwhile.
 
+#include "precision.hpp"
+
+#include <globalq/call/call_queue.hpp>
 #include <globalq/collective/all_gather.hpp>
 #include <globalq/collective/reduce_scatter_mean.hpp>
-#include <globalq/operator/any_quantizer.hpp>
-#include <globalq/operator/centered.hpp>
-#include <globalq/operator/operators.hpp>
-#include <globalq/train/adapt/filter.hpp>
+#include <globalq/train/adapt/agree.hpp>
+#include <globalq/train/adapt/lgreco.hpp>
 #include <globalq/train/learn/agree.hpp>
 #include <globalq/train/learn/nearest.hpp>
 #include <globalq/train/learn/optimal.hpp>
-
-#include <torch/torch.h>
+#include <globalq/transport/collectives.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -23,32 +24,10 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <stdexcept>
-#include <string>
 #include <utility>
 #include <vector>
 
 namespace language_model {
-
-namespace gq = globalq;
-
-/// The rounding and the levels of 4-bit weights. Gradients are always rounded stochastically; their levels are learned
-/// if those of the weights are.
-enum class scheme {
-  shifted,    ///< even levels, random shift: QSDP
-  nearest,    ///< even levels, to the nearest: isolates the effect of rounding
-  learned,    ///< levels of least error (learn::lloyd), to the nearest
-  descent,    ///< levels of QSDP's algorithm 5.1 (learn::weight_levels), to the nearest
-  stochastic  ///< levels of least variance (learn::optimal), stochastic rounding: unbiased, as shifted is
-};
-
-/// The formats of weights and gradients.
-struct precision {
-  std::string name = "float32";
-  int weight_bits = 32, gradient_bits = 32;  ///< 4, 8 or 32
-  scheme by = scheme::shifted;               ///< others need 4 bits; levels are even until they are learned
-  bool learns() const { return by != scheme::shifted && by != scheme::nearest; }
-};
 
 struct adam {
   double rate = 3e-3;
@@ -56,114 +35,109 @@ struct adam {
   double first = 0.9, second = 0.99;
 };
 
-/// Values of a bucket share a scale and a midpoint.
-inline constexpr std::uint64_t bucket = 1024;
+/// A parameter of a layer.
+struct parameter {
+  std::uint64_t values = 0;
+  bool exact = false;  ///< sent as float32: vectors, as in QSDP
+};
 
-/// For weights: float32, or buckets scaled by minimum and maximum. Each step sends the exact weights again, so the
-/// errors of rounding to nearest do not accumulate. Its squared error is half that of stochastic rounding and, for even
-/// levels, that of a random shift.
-inline gq::any_quantizer weight_operator(int bits, scheme by) {
-  if (bits == 32) return gq::uncompressed{};
-  gq::norm::local<gq::infinity> const norm{bucket};
-  gq::levels::table const even = gq::learn::uniform_levels(7).table();
-  if (bits == 4 && by == scheme::stochastic)
-    return gq::centered{gq::quantizer{norm, even, gq::rounding::stochastic{}, gq::wire::packed<4>{}}};
-  if (bits == 4 && by != scheme::shifted)
-    return gq::centered{gq::quantizer{norm, even, gq::rounding::nearest{}, gq::wire::packed<4>{}}};
-  if (bits == 4) return gq::centered{gq::operators::qsdp<4>(bucket)};
-  if (bits == 8) return gq::centered{gq::operators::qsdp<8>(bucket)};
-  throw std::runtime_error{"language_model: there are 4, 8 and 32 bits, not " + std::to_string(bits)};
-}
-
-/// For gradients: float32, or buckets scaled by minimum and maximum; stochastic rounding, unbiased.
-inline gq::any_quantizer gradient_operator(int bits, bool learns) {
-  if (bits == 32) return gq::uncompressed{};
-  gq::norm::local<gq::infinity> const norm{bucket};
-  gq::rounding::stochastic const dice;
-  if (bits == 4 && learns)
-    return gq::centered{
-        gq::quantizer{norm, gq::learn::uniform_levels(7).table(), dice, gq::wire::packed<4>{}}};
-  if (bits == 4)
-    return gq::centered{gq::quantizer{norm, gq::levels::uniform<>{}, dice, gq::wire::packed<4>{}}};
-  if (bits == 8) return gq::centered{gq::quantizer{norm, gq::levels::uniform<>{}, dice, gq::wire::int8{}}};
-  throw std::runtime_error{"language_model: there are 4, 8 and 32 bits, not " + std::to_string(bits)};
-}
-
-/// The shards of a vector, each at the start of a block; all blocks have the same length, as FSDP pads its vectors.
-/// Calls that cut at multiples of fewer values than buckets have send these blocks as one vector, of which each block
-/// is a shard.
-class blocks {
+/// Where the parameters of a layer are in its two vectors. Those that are quantized begin at multiples of a bucket, so none
+/// shares one with another, and the vector is a multiple of a bucket for each worker, so all operators cut it alike.
+class layer_layout {
  public:
-  blocks() = default;
-  explicit blocks(std::vector<gq::segment> shards) : shards_(std::move(shards)) {
-    each_ = (shards_[0].count + bucket - 1) / bucket * bucket;  // the first one is the longest
-    values_.assign(each_ * shards_.size(), 0.0F);
+  layer_layout(std::vector<parameter> parameters, int workers) : parameters_(std::move(parameters)) {
+    for (parameter const& p : parameters_) {
+      std::uint64_t& length = p.exact ? exact_ : coded_;
+      places_.push_back(length);
+      length += p.exact ? p.values : up_to(p.values, bucket);
+    }
+    coded_ = up_to(coded_, bucket * static_cast<std::uint64_t>(workers));
   }
-  bool empty() const { return values_.empty(); }
-  std::span<float> values() { return values_; }
-  gq::segment of(int rank) const { return {each_ * static_cast<std::uint64_t>(rank), each_}; }
 
-  void put(int rank, std::span<float const> shard) {
-    std::copy(shard.begin(), shard.end(), values_.begin() + static_cast<std::ptrdiff_t>(of(rank).first));
-  }
-  std::span<float const> get(int rank) const {
-    return std::span(values_).subspan(of(rank).first, shards_[static_cast<std::size_t>(rank)].count);
+  std::uint64_t coded() const { return coded_; }
+  std::uint64_t exact() const { return exact_; }
+  std::size_t size() const { return parameters_.size(); }
+  /// The values of parameter @p k in the vectors of a layer.
+  template <class Room>
+  std::span<float> in(Room& room, std::size_t k) const {
+    parameter const& p = parameters_[k];
+    return std::span(p.exact ? room.exact : room.coded).subspan(places_[k], p.values);
   }
 
  private:
-  std::vector<gq::segment> shards_;
-  std::uint64_t each_ = 0;
-  std::vector<float> values_;
+  static std::uint64_t up_to(std::uint64_t n, std::uint64_t multiple) {
+    return (n + multiple - 1) / multiple * multiple;
+  }
+  std::vector<parameter> parameters_;
+  std::vector<std::uint64_t> places_;
+  std::uint64_t coded_ = 0, exact_ = 0;
 };
 
-/// A parameter of the model: the exact shard of this worker, and the calls that send it.
+/// The vectors of one layer.
+struct layer_room {
+  std::vector<float> coded, exact;
+  std::vector<globalq::started_call> calls;  ///< that read or write them
+
+  void make(layer_layout const& layer) {
+    coded.resize(std::max<std::size_t>(coded.size(), layer.coded()));
+    exact.resize(std::max<std::size_t>(exact.size(), layer.exact()));
+  }
+  /// What is between parameters is zero.
+  void clear() {
+    std::ranges::fill(coded, 0.0F);
+    std::ranges::fill(exact, 0.0F);
+  }
+  void wait() {
+    for (auto const& call : calls) call.wait();
+    calls.clear();
+  }
+};
+
+/// A vector of a layer: the exact shard of this worker, and the calls that send it.
 template <class Workers>
-class sharded_parameter {
+class sharded_vector {
  public:
-  /// @param exact  whether it is sent as float32: vectors, as in QSDP
-  sharded_parameter(Workers& workers, torch::Tensor tensor, bool exact, precision const& p,
-                    std::uint64_t seed)
+  /// @param exact  whether it is sent as float32
+  sharded_vector(Workers& workers, std::uint64_t length, bool exact, precision const& p, std::uint64_t seed,
+                 std::shared_ptr<globalq::call_queue> const& queue)
       : workers_(workers),
-        tensor_(std::move(tensor)),
+        length_(length),
         by_(p.by),
-        learns_weights_(!exact && p.learns() && p.weight_bits == 4),
-        learns_gradients_(!exact && p.learns() && p.gradient_bits == 4),
-        gather_(workers, weight_operator(exact ? 32 : p.weight_bits, p.by), {.seed = seed}),
-        scatter_(workers, gradient_operator(exact ? 32 : p.gradient_bits, p.learns()), {.seed = seed + 1}) {
-    // Weights and gradients need the same shards. A call with buckets cuts between buckets; a plain one can cut
-    // anywhere, so it is adapted.
-    bool const plain_weights = exact || p.weight_bits == 32, plain_gradients = exact || p.gradient_bits == 32;
-    for (int rank = 0; rank < workers.size(); ++rank)
-      shards_.push_back(plain_weights ? scatter_.shard(length(), rank) : gather_.shard(length(), rank));
-    if (plain_weights != plain_gradients) blocks_ = blocks(shards_);
-    weights_in_blocks_ = plain_weights && !plain_gradients;
-    gradients_in_blocks_ = plain_gradients && !plain_weights;
-    expect_shards_of(gather_, weights_in_blocks_);
-    expect_shards_of(scatter_, gradients_in_blocks_);
-    auto const all = own_of(values());
-    weights_.assign(all.begin(), all.end());
-    first_.assign(weights_.size(), 0);
-    second_.assign(weights_.size(), 0);
-    gradient_.resize(weights_.size());
+        learns_weights_(!exact && p.learns() && p.weight_bits <= 8),
+        learns_gradients_(!exact && p.learns() && p.gradient_bits <= 8),
+        size_of_weights_(levels_of(p.weight_bits)),
+        size_of_gradients_(levels_of(p.gradient_bits)),
+        seed_(seed),
+        queue_(queue),
+        forward_(workers, weight_operator(exact ? 32 : p.weight_bits, p.by), {.seed = seed}),
+        backward_(workers, weight_operator(exact ? 32 : p.weight_bits, p.by), {.seed = seed}),
+        scatter_(workers, gradient_operator(exact ? 32 : p.gradient_bits, p.learns()), {.seed = seed + 1}),
+        mine_(forward_.shard(length)) {
+    forward_.run_on(queue);
+    backward_.run_on(queue);
+    scatter_.run_on(queue);
+    weights_.resize(mine_.count);
+    gradient_.resize(mine_.count);
+    first_.resize(mine_.count);
+    second_.resize(mine_.count);
   }
 
-  /// Writes the received weights of all shards into the model.
-  void gather(std::uint64_t step) {
-    std::span<float const> const mine(weights_);
-    if (!weights_in_blocks_) return gather_(mine, values(), step);
-    blocks_.put(workers_.rank(), mine);
-    gather_(blocks_.values(), step);
-    for (int rank = 0; rank < workers_.size(); ++rank) {
-      auto const shard = blocks_.get(rank);
-      std::copy(shard.begin(), shard.end(), shard_of(values(), rank).begin());
-    }
+  void keep_shard_of(std::span<float const> all) {
+    auto const shard = all.subspan(mine_.first, mine_.count);
+    weights_.assign(shard.begin(), shard.end());
   }
 
-  /// Receives the own shard of the mean gradient and takes a step.
-  /// @param step  from 0 on
+  /// Starts to gather the weights of all shards. Both passes of a step receive the same bits: their calls have one seed.
+  globalq::started_call gather(bool back, std::span<float> to, std::uint64_t step) {
+    return (back ? backward_ : forward_).start(std::span<float const>(weights_), to.first(length_), step);
+  }
+  /// Starts to receive the own shard of the mean gradient.
+  globalq::started_call scatter(std::span<float const> all, std::uint64_t step) {
+    return scatter_.start(all.first(length_), std::span(gradient_), step);
+  }
+
+  /// Adam's step. @param step  from 0 on
   void update(adam const& how, std::uint64_t step) {
-    torch::Tensor const grad = tensor_.grad().contiguous();
-    scatter({grad.data_ptr<float>(), length()}, step);
     double const t = static_cast<double>(step + 1);
     double const rate = how.rate *
                         std::min(1.0, t / static_cast<double>(std::max<std::uint64_t>(1, how.warm_up))) *
@@ -177,50 +151,40 @@ class sharded_parameter {
   }
 
   /// Learns levels from the values of all workers: those of the scheme for weights, of least variance for gradients.
-  void learn_levels(std::uint64_t step) {
+  /// @pre no call is started
+  void learn_levels(std::span<float const> gradient, std::uint64_t step) {
     if (learns_weights_)
-      if (auto const found = weight_levels(step)) gather_.set_levels(found->table());
+      if (auto const found = weight_levels(step)) {
+        forward_.set_levels(found->table());
+        backward_.set_levels(found->table());
+      }
     if (!learns_gradients_) return;
-    torch::Tensor const grad = tensor_.grad().contiguous();
-    std::span<float const> const all{grad.data_ptr<float>(), length()};
-    if (auto const found = levels_of(gq::learn::optimal{.size = 7}, all, step))
+    globalq::learn::optimal const solver{.size = size_of_gradients_};
+    if (auto const found = agreed_levels(solver, gradient.first(length_), step))
       scatter_.set_levels(found->table());
   }
 
- private:
-  std::size_t length() const { return static_cast<std::size_t>(tensor_.numel()); }
-  std::span<float> values() const { return {tensor_.data_ptr<float>(), length()}; }
-  template <class Value>
-  std::span<Value> shard_of(std::span<Value> all, int rank) const {
-    gq::segment const s = shards_[static_cast<std::size_t>(rank)];
-    return all.subspan(s.first, s.count);
+  /// What the weights of this shard cost and err in 2 to 8 bits: a random shift errs by gap^2 / 12 (docs/theory.md).
+  std::vector<globalq::adapt::candidate> weight_candidates() const {
+    centered const c = centered_of(weights_);
+    double error = 0;
+    for (std::size_t b = 0; b < c.norms.size(); ++b) error += c.norms[b] * c.norms[b] * bucket / 12;
+    std::vector<globalq::adapt::candidate> all;
+    for (int bits = 2; bits <= 8; ++bits) {
+      double const levels = levels_of(bits);
+      all.push_back({static_cast<double>(length_) * bits / 8, error / (levels * levels)});
+    }
+    return all;
   }
-  template <class Value>
-  std::span<Value> own_of(std::span<Value> all) const {
-    return shard_of(all, workers_.rank());
-  }
-
-  /// Throws unless a call has the shards of this parameter, directly or each as a block.
-  template <class Call>
-  void expect_shards_of(Call const& call, bool as_blocks) {
-    for (int rank = 0; rank < workers_.size(); ++rank) {
-      gq::segment const is = call.shard(as_blocks ? blocks_.values().size() : length(), rank);
-      gq::segment const wanted = as_blocks ? blocks_.of(rank) : shards_[static_cast<std::size_t>(rank)];
-      if (is.first != wanted.first || is.count != wanted.count)
-        throw std::runtime_error{
-            "language_model: weights and gradients have different shards; use the same buckets"};
+  /// @pre no call is started
+  void send_weights_in(int bits) {
+    for (auto* gather : {&forward_, &backward_}) {
+      *gather = globalq::all_gather<>(workers_, weight_operator(bits, by_), {.seed = seed_});
+      gather->run_on(queue_);
     }
   }
 
-  /// The own shard of the mean gradient.
-  void scatter(std::span<float const> all, std::uint64_t step) {
-    if (!gradients_in_blocks_) return scatter_(all, gradient_, step);
-    for (int rank = 0; rank < workers_.size(); ++rank) blocks_.put(rank, shard_of(all, rank));
-    scatter_(blocks_.values(), step);
-    auto const mine = blocks_.get(workers_.rank());
-    gradient_.assign(mine.begin(), mine.end());
-  }
-
+ private:
   /// The values that an operator quantizes: centered per bucket, with the largest magnitude of each bucket.
   struct centered {
     std::vector<float> values;
@@ -242,83 +206,186 @@ class sharded_parameter {
     return c;
   }
 
-  std::optional<gq::learn::level_set> weight_levels(std::uint64_t step) {
+  std::optional<globalq::learn::level_set> weight_levels(std::uint64_t step) {
     if (by_ == scheme::descent) return descended();
-    if (by_ == scheme::stochastic) return levels_of(gq::learn::optimal{.size = 7}, weights_, step);
-    return levels_of(gq::learn::lloyd{.size = 7}, weights_, step);
+    if (by_ == scheme::stochastic)
+      return agreed_levels(globalq::learn::optimal{.size = size_of_weights_}, weights_, step);
+    return agreed_levels(globalq::learn::lloyd{.size = size_of_weights_}, weights_, step);
   }
 
   /// QSDP's algorithm processes values one by one, so all workers use those of all shards, in the same order.
-  gq::learn::level_set descended() {
+  globalq::learn::level_set descended() {
     centered const c = centered_of(weights_);
-    std::vector<float> mine(shards_[0].count, -1.0F), all(mine.size() * shards_.size());
+    std::vector<float> mine(weights_.size(), -1.0F), all(length_);
     for (std::size_t i = 0; i < c.values.size(); ++i)
       if (double const norm = c.norms[i / bucket]; norm > 0)
         mine[i] = static_cast<float>(std::abs(static_cast<double>(c.values[i])) / norm);
-    gq::transport::allgather(workers_, std::as_bytes(std::span(mine)),
-                             std::as_writable_bytes(std::span(all)));
-    std::erase_if(
-        all, [](float v) { return !(v >= 0); });  // behind shorter shards, and of buckets of equal values
-    descended_ = gq::learn::weight_levels{.size = 7, .start = descended_}(all);
+    globalq::transport::allgather(workers_, std::as_bytes(std::span(mine)),
+                                  std::as_writable_bytes(std::span(all)));
+    std::erase_if(all, [](float v) { return !(v >= 0); });  // of buckets of equal values
+    descended_ = globalq::learn::weight_levels{.size = size_of_weights_, .start = descended_}(all);
     return *descended_;
   }
 
   /// The levels that a solver finds from the values of all workers; the same on all workers.
   template <class Solver>
-  std::optional<gq::learn::level_set> levels_of(Solver const& solver, std::span<float const> x,
-                                                std::uint64_t step) {
+  std::optional<globalq::learn::level_set> agreed_levels(Solver const& solver, std::span<float const> x,
+                                                         std::uint64_t step) {
     centered const c = centered_of(x);
-    gq::kernel::host_executor const on{Kokkos::Serial()};
-    gq::learn::histogram mine;
-    mine.add(on, {c.values.data(), gq::dtype::float32}, c.values.size(), bucket, c.norms);
+    globalq::kernel::host_executor const on{Kokkos::Serial()};
+    globalq::learn::histogram mine;
+    mine.add(on, {c.values.data(), globalq::dtype::float32}, c.values.size(), bucket, c.norms);
     auto const agreed =
-        gq::learn::agree(workers_, mine, solver, {.step = step, .length = length(), .bucket = bucket});
-    if (agreed.what != gq::learn::learning_status::learned) return std::nullopt;
+        globalq::learn::agree(workers_, mine, solver, {.step = step, .length = length_, .bucket = bucket});
+    if (agreed.what != globalq::learn::learning_status::learned) return std::nullopt;
     return agreed.found.levels;
   }
 
   Workers& workers_;
-  torch::Tensor tensor_;
+  std::uint64_t length_;
   scheme by_;
   bool learns_weights_, learns_gradients_;
-  gq::all_gather<> gather_;
-  gq::reduce_scatter_mean<> scatter_;
-  bool weights_in_blocks_, gradients_in_blocks_;
-  std::vector<gq::segment> shards_;
-  blocks blocks_;  ///< of a plain call beside one with buckets, else empty
-  std::optional<gq::learn::level_set> descended_;
+  std::uint32_t size_of_weights_, size_of_gradients_;
+  std::uint64_t seed_;
+  std::shared_ptr<globalq::call_queue> queue_;
+  globalq::all_gather<> forward_, backward_;
+  globalq::reduce_scatter_mean<> scatter_;
+  globalq::segment mine_;
+  std::optional<globalq::learn::level_set> descended_;
   std::vector<float> weights_, gradient_;  ///< of the own shard
   std::vector<double> first_, second_;     ///< Adam's moments
 };
 
-/// All parameters of a model.
+/// The layers of a model. @tparam Workers  a transport
 template <class Workers>
-class sharded_model {
+class sharded_layers {
  public:
-  sharded_model(Workers& workers, torch::nn::Module& model, precision const& p, std::uint64_t seed) {
-    gq::adapt::model_layout named;
-    for (auto const& item : model.named_parameters()) {
-      auto const sizes = item.value().sizes();
-      named.add(item.key(), {sizes.begin(), sizes.end()});
-      bool const exact = gq::adapt::filter::cgx()(named[named.size() - 1]);
-      parameters_.push_back(std::make_unique<sharded_parameter<Workers>>(workers, item.value(), exact, p,
-                                                                         seed + 2 * named.size()));
+  /// @param prefetch  whether a layer is gathered while the one before computes, and gradients travel meanwhile
+  sharded_layers(Workers& workers, std::vector<std::vector<parameter>> const& layers, precision const& p,
+                 std::uint64_t seed, bool prefetch)
+      : workers_(workers),
+        precision_(p),
+        prefetch_(prefetch),
+        queue_(std::make_shared<globalq::call_queue>()) {
+    for (auto const& parameters : layers) {
+      layer_layout const layout(parameters, workers.size());
+      for (int k = 0; k < 2; ++k) weights_[k].make(layout), gradients_[k].make(layout);
+      layers_.push_back({layout,
+                         {workers, layout.coded(), false, p, seed + 4 * layers_.size(), queue_},
+                         {workers, layout.exact(), true, p, seed + 4 * layers_.size() + 2, queue_}});
     }
   }
 
-  void gather(std::uint64_t step) {
-    torch::NoGradGuard const none;
-    for (auto& p : parameters_) p->gather(step);
+  std::size_t size() const { return layers_.size(); }
+  layer_layout const& layout(std::size_t l) const { return layers_[l].layout; }
+  /// Where the weights of a layer are while it computes, and where its backward pass puts gradients.
+  /// @{
+  layer_room& weights(std::size_t l) { return weights_[l % 2]; }
+  layer_room& gradients(std::size_t l) { return gradients_[l % 2]; }
+  /// @}
+
+  /// Keeps the own shard of the weights that are there.
+  void keep_shards(std::size_t l) {
+    layers_[l].coded.keep_shard_of(weights(l).coded);
+    layers_[l].exact.keep_shard_of(weights(l).exact);
   }
-  void update(adam const& how, std::uint64_t step) {
-    for (auto& p : parameters_) p->update(how, step);
+
+  /// Computes forward(l) for each layer in order, with its weights in place.
+  template <class Forward>
+  void pass(std::uint64_t step, Forward const& forward) {
+    gather(0, false, step);
+    for (std::size_t l = 0; l < size(); ++l) {
+      weights(l).wait();
+      bool const more = l + 1 < size();
+      if (more && prefetch_) gather(l + 1, false, step);
+      forward(l);
+      if (more && !prefetch_) gather(l + 1, false, step);
+    }
   }
-  void learn_levels(std::uint64_t step) {
-    for (auto& p : parameters_) p->learn_levels(step);
+
+  /// A step of training. The last layer is gathered once, because its backward pass follows its forward pass.
+  /// @param backward  backward(l) puts the gradients of a layer into gradients(l)
+  /// @param learns    whether levels are learned, and bits chosen
+  template <class Forward, class Backward>
+  void train(std::uint64_t step, adam const& how, bool learns, Forward const& forward,
+             Backward const& backward) {
+    if (learns && precision_.by == scheme::lgreco) choose_bits(step);
+    pass(step, forward);
+    for (std::size_t l = size(); l-- > 0;) {
+      weights(l).wait();
+      if (l > 0 && prefetch_) gather(l - 1, true, step);
+      gradients(l).wait();  // of the layer that had them before
+      gradients(l).clear();
+      backward(l);
+      if (learns) learn_levels(l, step);
+      scatter(l, step);
+      if (l > 0 && !prefetch_) gather(l - 1, true, step);
+    }
+    for (layer_room& room : gradients_) room.wait();
+    for (layer& each : layers_) {
+      each.coded.update(how, step);
+      each.exact.update(how, step);
+    }
   }
 
  private:
-  std::vector<std::unique_ptr<sharded_parameter<Workers>>> parameters_;
+  struct layer {
+    layer_layout layout;
+    sharded_vector<Workers> coded, exact;
+  };
+
+  void gather(std::size_t l, bool back, std::uint64_t step) {
+    layer_room& to = weights(l);
+    start(to, layers_[l].layout, [&](bool exact) {
+      return exact ? layers_[l].exact.gather(back, to.exact, step)
+                   : layers_[l].coded.gather(back, to.coded, step);
+    });
+  }
+  void scatter(std::size_t l, std::uint64_t step) {
+    layer_room& of = gradients(l);
+    start(of, layers_[l].layout, [&](bool exact) {
+      return exact ? layers_[l].exact.scatter(of.exact, step) : layers_[l].coded.scatter(of.coded, step);
+    });
+    if (!prefetch_) of.wait();
+  }
+  template <class Start>
+  static void start(layer_room& room, layer_layout const& layout, Start const& call) {
+    if (layout.coded() != 0) room.calls.push_back(call(false));
+    if (layout.exact() != 0) room.calls.push_back(call(true));
+  }
+
+  void learn_levels(std::size_t l, std::uint64_t step) {
+    for (layer_room* room : {&weights_[0], &weights_[1], &gradients_[0], &gradients_[1]}) room->wait();
+    if (layers_[l].layout.coded() != 0) layers_[l].coded.learn_levels(gradients(l).coded, step);
+  }
+
+  /// L-GreCo on weights: the fewest bytes whose error is at most that of the same bits in all layers.
+  void choose_bits(std::uint64_t step) {
+    globalq::adapt::choice_table table;
+    std::vector<layer*> coded;
+    for (layer& each : layers_)
+      if (each.layout.coded() != 0) {
+        table.add(each.coded.weight_candidates());
+        coded.push_back(&each);
+      }
+    auto const number = static_cast<std::uint32_t>(precision_.weight_bits - 2);
+    auto const found = globalq::adapt::agree(
+        workers_, table,
+        [&](globalq::adapt::choice_table const& all) {
+          auto const uniform = globalq::adapt::uniform_choice(all, number);
+          return globalq::adapt::lgreco{}(all, globalq::adapt::budget_of(all, uniform), uniform);
+        },
+        {.step = step, .settings = number});
+    for (std::size_t l = 0; l < coded.size() && found; ++l)
+      coded[l]->coded.send_weights_in(static_cast<int>(found->choices[l]) + 2);
+  }
+
+  Workers& workers_;
+  precision precision_;
+  bool prefetch_;
+  std::shared_ptr<globalq::call_queue> queue_;
+  layer_room weights_[2], gradients_[2];  ///< of the layer that computes, and of its neighbor
+  std::vector<layer> layers_;
 };
 
 }  // namespace language_model

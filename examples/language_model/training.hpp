@@ -30,16 +30,28 @@ inline transformer model_of(shape const& s, std::uint64_t seed) {
   return transformer(s);
 }
 
+/// A hash of the bits of a tensor, and of what @p before is of.
+inline std::uint64_t hash_of(torch::Tensor const& t, std::uint64_t before) {
+  for (std::int64_t i = 0; i < t.numel(); ++i)
+    before =
+        globalq::detail::hash(before, static_cast<std::uint64_t>(globalq::bits_of(t.data_ptr<float>()[i])));
+  return before;
+}
+
+/// Whether all workers have this number.
+template <class Workers>
+bool all_have(Workers& workers, std::uint64_t number) {
+  std::vector<std::uint64_t> all(static_cast<std::size_t>(workers.size()));
+  globalq::transport::allgather_value(workers, number, std::span(all));
+  return std::ranges::all_of(all, [&](std::uint64_t other) { return other == number; });
+}
+
 /// Whether the models of all workers have the same bits.
 template <class Workers>
 bool replicas_agree(Workers& workers, torch::nn::Module const& model) {
   std::uint64_t h = 0;
-  for (auto const& p : model.parameters())
-    for (std::int64_t i = 0; i < p.numel(); ++i)
-      h = globalq::detail::hash(h, static_cast<std::uint64_t>(globalq::bits_of(p.data_ptr<float>()[i])));
-  std::vector<std::uint64_t> all(static_cast<std::size_t>(workers.size()));
-  globalq::transport::allgather_value(workers, h, std::span(all));
-  return std::ranges::all_of(all, [&](std::uint64_t other) { return other == h; });
+  for (auto const& p : model.parameters()) h = hash_of(p, h);
+  return all_have(workers, h);
 }
 
 /// The mean loss on @p parts batches of 32 pieces of held-out text, in nats a byte.

@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -64,12 +65,27 @@ class transformer_impl : public torch::nn::Module {
       blocks_.push_back(register_module("block" + std::to_string(k), block(s)));
   }
 
+  /// The modules of each layer: embeddings, blocks, the head.
+  std::vector<std::vector<std::shared_ptr<torch::nn::Module>>> layers() const {
+    std::vector<std::vector<std::shared_ptr<torch::nn::Module>>> all{{symbols_.ptr(), places_.ptr()}};
+    for (auto const& b : blocks_) all.push_back({b.ptr()});
+    all.push_back({norm_.ptr(), head_.ptr()});
+    return all;
+  }
+  /// @param x  what the layer before returned; of the first one: the input
+  torch::Tensor layer(std::size_t l, torch::Tensor const& x) {
+    if (l == 0) return symbols_(x) + places_(torch::arange(x.size(1)));
+    return l <= blocks_.size() ? blocks_[l - 1](x, later_) : head_(norm_(x));
+  }
+  /// @param scores  of the last layer
   /// @returns the mean cross-entropy of the next byte, in nats
-  torch::Tensor loss(torch::Tensor const& input, torch::Tensor const& next) {
-    auto x = symbols_(input) + places_(torch::arange(input.size(1)));
-    for (auto& b : blocks_) x = b(x, later_);
-    auto const scores = head_(norm_(x));
+  static torch::Tensor loss_of(torch::Tensor const& scores, torch::Tensor const& next) {
     return torch::nn::functional::cross_entropy(scores.flatten(0, 1), next.flatten());
+  }
+  torch::Tensor loss(torch::Tensor const& input, torch::Tensor const& next) {
+    torch::Tensor x = input;
+    for (std::size_t l = 0; l < blocks_.size() + 2; ++l) x = layer(l, x);
+    return loss_of(x, next);
   }
 
  private:
