@@ -45,7 +45,7 @@ std::string complaint(std::vector<std::byte> const& bytes, std::size_t expected_
 
 // Other bytes are another format: bump its version.
 TEST(FrameHeader, golden_bytes) {
-  int const expected[16] = {'g', 'q', 2, 20, 5, 0, 0, 0, 5, 4, 3, 2, 1, 0, 0x22, 0x01};
+  int const expected[16] = {'g', 'q', 3, 20, 5, 0, 0, 0, 5, 4, 3, 2, 1, 0, 0x22, 0x01};
   std::vector<std::byte> const bytes = frame();
   for (std::size_t i = 0; i < 16; ++i) EXPECT_EQ(std::to_integer<int>(bytes[i]), expected[i]) << "byte " << i;
   for (std::size_t i = 16; i < bytes.size(); ++i)
@@ -78,7 +78,7 @@ TEST(FrameHeader, the_message_says_what_differs) {
   EXPECT_THAT(complaint(bytes), HasSubstr("does not start with \"gq\""));
   bytes = frame();
   bytes[2] = std::byte{9};
-  EXPECT_THAT(complaint(bytes), HasSubstr("format version 9 instead of 2"));
+  EXPECT_THAT(complaint(bytes), HasSubstr("format version 9 instead of 3"));
   bytes = frame();
   bytes[3] = std::byte{1};
   EXPECT_THAT(complaint(bytes), HasSubstr("wire format 1 instead of 20"));

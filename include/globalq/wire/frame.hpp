@@ -38,7 +38,7 @@ static_assert(std::endian::native == std::endian::little,
               "globalq: frames are little-endian and big-endian machines are not supported");
 
 /// Rises when a release changes frames, the handshake, the messages after it, or results: docs/versions.md.
-inline constexpr std::uint8_t format_version = 2;
+inline constexpr std::uint8_t format_version = 3;
 inline constexpr std::uint8_t float32_identifier = 32;
 inline constexpr std::size_t header_bytes = 16;
 inline constexpr std::size_t long_header_bytes = 32;  ///< of frames of variable length
