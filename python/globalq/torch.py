@@ -4,10 +4,11 @@
     model = DistributedDataParallel(net)
     model.register_comm_hook(None, globalq.torch.DDPHook("cgx:4", model))
 
-    fully_shard(model)                       # FSDP2, torch 2.8 and newer
-    globalq.torch.shard(model, weights="qsdp", gradients="qsdp")
+    fully_shard(model)                       # FSDP2, torch 2.9 and newer
+    globalq.torch.shard(model)               # QSDP
 
-The module uses only the public Python interface of torch, so one package supports every version from 1.13 on.
+The module uses only the public Python interface of torch, so one package supports every version from 1.13 on. The exception is where
+parameters begin in the vectors of FSDP2, which torch keeps private (_fsdp.py).
 """
 
 import contextlib
@@ -25,14 +26,12 @@ import weakref
 import torch
 import torch.distributed as dist
 
-from ._calls import AllGather, Chooser, Mean, ReduceScatter, informing
+from ._calls import Chooser, Mean, informing
+from ._fsdp import CGX_EXCLUDES, Sharded, shard
 from ._library import ConfigurationError, Error, Handle, number
 from ._workers import MessageWorkers, NamedMemory, new_name
 
 __all__ = ["CGX_EXCLUDES", "DDPHook", "GroupWorkers", "Sharded", "join", "shard"]
-
-# Biases and normalizations, as in CGX (Markov 2024, section 3.5). min_dims=2 also excludes tensors of one dimension.
-CGX_EXCLUDES = ("*bias*", "*norm*", "*bn[0-9]*", "*ln_*")
 
 # Number of layers assumed for the random bits if the model is not known.
 MOST_LAYERS = 1 << 16
@@ -470,125 +469,3 @@ class DDPHook(Counted):
     def close(self):
         """Ends the thread after the DDP buckets that were started. The hook is unusable afterwards."""
         self._end()
-
-
-class Padded:
-    """Pads the equal shares of FSDP2 for calls whose shards begin at multiples of _unit values."""
-
-    def __init__(self, call):
-        self.call, size = call, call.workers.size
-        # if the first worker owns the whole vector, the vector is at most one unit: double it until a second worker owns a part
-        self._unit = 256
-        while size > 1 and call.shard(self._unit, 0).stop == self._unit:
-            self._unit *= 2
-        if size > 1:
-            self._unit = call.shard(self._unit, 0).stop
-
-    def share(self, count):
-        """Returns count rounded up to a multiple of the unit."""
-        return -(-count // self._unit) * self._unit
-
-
-def times_of(op, size):
-    """Returns the factor that turns the mean over `size` processes into the result of a ReduceOp."""
-    if op == dist.ReduceOp.AVG:
-        return 1
-    if op == dist.ReduceOp.SUM:
-        return size
-    if op == getattr(dist.ReduceOp, "PREMUL_SUM", None):  # FSDP2 uses it after set_gradient_divide_factor()
-        state = op.__getstate__()  # the state for pickle, in every torch that has it: (operation, factor)
-        if isinstance(state, tuple):
-            return size * state[1]
-    raise ConfigurationError(f"globalq: reduce_scatter by {op}; use AVG, SUM, or a PREMUL_SUM that has a factor")
-
-
-class Sharded(Counted):
-    """Replaces the collectives of FSDP2; each collective is a step. See shard()."""
-
-    def __init__(self, workers, weights, gradients, seed):
-        self.workers = workers
-        self._gather, self._scatter = Padded(AllGather(workers, weights, seed=seed)), Padded(ReduceScatter(workers, gradients, seed=seed))
-        self._step = -1
-
-    def _next(self):
-        self._step += 1
-        return self._step
-
-    def close(self):
-        for padded in (self._gather, self._scatter):
-            padded.call.close()
-        self.workers.close()
-
-    def gather(self, output, own):
-        """Fills output with the shares of all processes. own is the share of this process; it may already be at its place in output."""
-        gather, size, rank, count = self._gather, self.workers.size, self.workers.rank, own.numel()
-        share, step = gather.share(count), self._next()
-        if share == count:
-            place = output.view(-1)[rank * count:(rank + 1) * count]
-            if place.data_ptr() != own.data_ptr():
-                place.copy_(own.view(-1))
-            gather.call(None, output.view(-1), step)
-            return
-        padded = output.new_zeros(size, share)
-        padded[rank, :count] = own.view(-1)
-        gather.call(None, padded.view(-1), step)
-        output.view(size, count).copy_(padded[:, :count])
-
-    def scatter(self, output, given, op):
-        """Writes this process's share of the mean or sum over all processes to output."""
-        scatter, size, count = self._scatter, self.workers.size, output.numel()
-        times = times_of(op, size)
-        share, step = scatter.share(count), self._next()
-        if share == count:
-            scatter.call(given.view(-1), output.view(-1), step)
-        else:
-            padded = given.new_zeros(size, share)
-            padded[:, :count] = given.view(size, count)
-            own = given.new_empty(share)
-            scatter.call(padded.view(-1), own, step)
-            output.view(-1).copy_(own[:count])
-        output.mul_(times)
-
-
-class Collective:
-    """A collective as FSDP2 requires it: allocate() and __call__()."""
-
-    def __init__(self, sharded):
-        self._sharded = sharded
-
-    def allocate(self, size, *, dtype, device):
-        return torch.empty(*size, dtype=dtype, device=device)
-
-
-class GatherWeights(Collective):
-    def __call__(self, output_tensor, input_tensor, group, async_op=False):
-        if not output_tensor.is_floating_point() or output_tensor.element_size() < 2:
-            return dist.all_gather_into_tensor(output_tensor, input_tensor, group=group, async_op=async_op)
-        return self._sharded.gather(output_tensor, input_tensor)
-
-
-class ScatterGradients(Collective):
-    def __call__(self, output_tensor, input_tensor, group, op, async_op=False):
-        return self._sharded.scatter(output_tensor, input_tensor, op)
-
-
-def shard(model, weights="qsdp", gradients="qsdp", *, seed=0, deadline=600.0, group=None, workers=None):
-    """Makes the FSDP modules of a model send weights and gradients with operators, as in QSDP. Call fully_shard() first.
-
-    The owner of a shard decodes its weights as well, so all replicas of a layer are equal while the layer is used; the exact weights stay
-    in the shards. Byte tensors are sent uncompressed. Collectives are synchronous: they do not overlap with computation.
-
-    weights, gradients  operators; "float32": not quantized
-    group               process group of the mesh; None: all processes
-    returns             a Sharded: bytes_sent, state_dict(), close()
-    Source: Markov 2024 (thesis), chapter 5 (QSDP).
-    """
-    modules = [m for m in model.modules() if hasattr(m, "set_custom_all_gather") and hasattr(m, "set_custom_reduce_scatter")]
-    if not modules:
-        raise ConfigurationError("globalq: the model has no FSDP modules that take collectives; call fully_shard() of torch 2.8 or newer "
-                                 "before shard()")
-    sharded = Sharded(join(group, deadline) if workers is None else workers, weights, gradients, seed)
-    for module in modules:
-        module.set_custom_all_gather(GatherWeights(sharded))
-        module.set_custom_reduce_scatter(ScatterGradients(sharded))
-    return sharded

@@ -74,6 +74,6 @@ def test_a_hook(block, run_processes):
 @pytest.mark.parametrize("block", blocks_with("fully_shard"))
 def test_shards(block, run_processes):
     torch = pytest.importorskip("torch")
-    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 8):
+    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 9):
         pytest.skip("this torch has no FSDP2 that takes collectives")
     run_processes(TORCH + block + STEP, 2)
