@@ -10,9 +10,10 @@ import sys
 
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
 TRAIN = pathlib.Path(__file__).parents[2] / "examples" / "torch_ddp" / "train.py"
+SHARDED = TRAIN.parents[1] / "torch_fsdp" / "train.py"
 FEDERATED = TRAIN.parents[1] / "federated" / "federated.py"
 
 
@@ -59,3 +60,19 @@ def test_federated_clients_upload_a_seventh_of_the_bytes():
         found[operator] = float(match[1]), int(match[2])
     exact, coded = found["float32"], found["cgx:4"]
     assert abs(exact[0] - coded[0]) < 0.05 * exact[0] and 7 < exact[1] / coded[1] < 8, found
+
+
+@pytest.mark.skipif(tuple(map(int, torch.__version__.split(".")[:2])) < (2, 9), reason="this torch has no FSDP2 that takes collectives")
+def test_torch_fsdp_learns_with_a_third_of_the_bytes():
+    found = {}
+    for kind in ("none", "float32", "qsdp"):
+        arguments = ["--workers", "2", "--steps", "5", "--weights", kind]
+        if kind == "float32":
+            arguments += ["--gradients=float32", "--excluded=float32"]
+        done = subprocess.run([sys.executable, str(SHARDED), *arguments], env=dict(os.environ, OMP_NUM_THREADS="1"), text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=180)
+        match = re.search(r": loss (\S+); bytes a step: (?:weights (\d+), gradients (\d+)|not counted)$", done.stdout, re.M)
+        assert done.returncode == 0 and match, done.stdout
+        found[kind] = float(match[1]), match[2] and (int(match[2]) + int(match[3]))
+    assert found["none"][0] == found["float32"][0] and abs(found["qsdp"][0] - found["none"][0]) < 0.01, found
+    assert 3.5 < found["float32"][1] / found["qsdp"][1] < 4, found
