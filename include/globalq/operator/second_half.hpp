@@ -9,6 +9,8 @@
 #endif
 #include "detail/wrapped_operator.hpp"
 
+#include <functional>
+
 namespace GLOBALQ_ABI {
 
 /// @brief On scatter-reduce-allgather, own values travel by one operator and the means of segments by another.
@@ -39,9 +41,15 @@ class second_half : public detail::wrapped_operator {
       : wrapped_operator(op, facts_in(detail::facts_of(op), of_sums), wrap, wrap_on_stream<Operator>()) {}
 
  private:
+  struct held_operator : detail::operator_of_sums {
+#if defined(KOKKOS_ENABLE_CUDA)
+    std::function<std::unique_ptr<detail::operator_codec>(stream_executor const&)> make_on_stream;
+#endif
+  };
+
   template <class Sums>
   static detail::operator_facts facts_in(detail::operator_facts f, Sums const& of_sums) {
-    auto held = std::make_shared<detail::operator_of_sums>();
+    auto held = std::make_shared<held_operator>();
     held->facts = detail::facts_of(of_sums);
     expect(f, held->facts);
     held->alone = detail::resolve(held->facts, {"second_half"}, 1);
@@ -87,7 +95,8 @@ class second_half : public detail::wrapped_operator {
               detail::resolution const&, std::size_t,
               stream_executor const& on) -> std::unique_ptr<detail::operator_codec> {
       return std::make_unique<detail::stream_sums_codec<Kokkos::Cuda>>(
-          std::move(own), f.of_sums->make_on_stream(on), f.of_sums->facts, on);
+          std::move(own), static_cast<held_operator const&>(*f.of_sums).make_on_stream(on), f.of_sums->facts,
+          on);
     };
 #else
     return nullptr;

@@ -173,9 +173,6 @@ struct operator_of_sums {
   resolution alone;          ///< its own, for one worker
   bool own_unbiased = true;  ///< whether own values are rounded without bias
   std::function<std::unique_ptr<operator_codec>(kernel::host_executor const&)> make;
-#if defined(KOKKOS_ENABLE_CUDA)
-  std::function<std::unique_ptr<operator_codec>(kernel::stream_executor<Kokkos::Cuda> const&)> make_on_stream;
-#endif
 };
 
 /// Adds what callers do with vectors before calls.
