@@ -35,7 +35,8 @@ struct measured_rows : measured_codes<Operands, false> {
   using typename base::rows;
   static_assert(lanes == 1 && rows::R == 4 && rows::N == 4 && threads_of_tile == 16);
   /// 128, 96 or 80 registers.
-  static constexpr int teams = !base::by_table ? 6 : (Long ? 4 : (Order == 2 && base::quarter_bytes ? 5 : 6));
+  static constexpr int teams =
+      base::by_table && Long ? 4 : (base::by_table && Order == 2 && base::quarter_bytes ? 5 : 6);
   static constexpr std::size_t scratch_bytes = 16;
 
   int shift;  ///< a bucket has 2^shift values

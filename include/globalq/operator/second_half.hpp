@@ -55,13 +55,12 @@ class second_half : public detail::wrapped_operator {
     held->alone = detail::resolve(held->facts, {"second_half"}, 1);
     if (!held->alone.fits()) throw configuration_error(held->alone.refusal);
     held->own_unbiased = f.unbiased;
-    held->make = [of_sums, facts = held->facts, r = held->alone](kernel::host_executor const& on) {
+    auto const make = [of_sums, facts = held->facts, r = held->alone](auto const& on) {
       return detail::make_codec(of_sums, facts, r, on);
     };
+    held->make = make;
 #if defined(KOKKOS_ENABLE_CUDA)
-    held->make_on_stream = [of_sums, facts = held->facts, r = held->alone](stream_executor const& on) {
-      return detail::make_codec(of_sums, facts, r, on);
-    };
+    held->make_on_stream = make;
 #endif
     f.name += ", sums by " + held->facts.name;
     f.unbiased = f.unbiased && held->facts.unbiased;

@@ -92,11 +92,13 @@ class stream_sums_codec final : public sums_frames {
   }
 
   void encode_measured_before(segment part, const_vector means, codec_call c, std::span<std::byte> out) {
-    std::uint64_t const first = first_bucket(part), buckets = buckets_of(part);
+    std::uint64_t const first = format_.first_bucket(part), buckets = format_.scales(part);
     auto* const statistics = statistics_.get_values<norm::statistic>(buckets);
     double* const scales = scales_.get_values<double>(buckets);
-    norm::enqueue_statistics(on_, means, part.count, bucket_, q_, tree_, statistics, &apart_->own_top);
-    on_.items(buckets, find_bucket_scales{apart_, statistics, q_, means.type, scales, &apart_->own_top});
+    norm::enqueue_statistics(on_, means, part.count, format_.bucket, format_.q, tree_, statistics,
+                             &apart_->own_top);
+    on_.items(buckets,
+              find_bucket_scales{apart_, statistics, format_.q, means.type, scales, &apart_->own_top});
     c.bucket_scales = {scales - first, first + buckets};
     c.settled = false;
     sums_->begin(c);

@@ -50,17 +50,18 @@ class sums_codec final : public sums_frames {
         means[at + i] = mean.template operator()<T>(sum[at + i], own ? static_cast<double>(x[i]) : 0.0);
     });
     const_vector const here{means, mapped_type(call_.x.type)};
-    std::uint64_t const first = first_bucket(part), buckets = buckets_of(part);
+    std::uint64_t const first = format_.first_bucket(part), buckets = format_.scales(part);
     scales_.resize(std::max<std::size_t>(scales_.size(), first + buckets));
     codec_call c = call_of_sums(at(here, -part.first).data);
     c.bucket_scales = scales_;
     sums_->begin(c);
     if (sums_->encode_measured(part, scales_, out)) return;
     statistics_.resize(buckets);
-    norm::bucket_statistics(on_, part.count, bucket_, q_, norm::input_block{here, q_}, statistics_, parts_);
+    norm::bucket_statistics(on_, part.count, format_.bucket, format_.q, norm::input_block{here, format_.q},
+                            statistics_, parts_);
     for (std::uint64_t b = 0; b < buckets; ++b)
-      scales_[first + b] = norm::local_scale(statistics_[b], q_, here.type, call_.wide);
-    if (scale_format const form = q_.format(here.type); form.two_level())
+      scales_[first + b] = norm::local_scale(statistics_[b], format_.q, here.type, call_.wide);
+    if (scale_format const form = format_.q.format(here.type); form.two_level())
       c.vector_scale = norm::settle_two_levels(std::span(scales_).subspan(first, buckets), form);
     sums_->begin(c);
     sums_->combine(part, true, {}, out);

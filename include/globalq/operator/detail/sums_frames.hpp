@@ -4,6 +4,7 @@
 /// @brief operator: the frames of an operator whose sums another operator encodes, in host memory and on a stream.
 
 #include "../../core/detail/hash.hpp"
+#include "frame_format.hpp"
 #include "operator_codec.hpp"
 #include "resolve.hpp"
 
@@ -77,12 +78,7 @@ class sums_frames : public operator_codec {
   /// @param memory  of sums and means
   sums_frames(std::unique_ptr<operator_codec> own, std::unique_ptr<operator_codec> sums,
               operator_facts const& of_sums, std::shared_ptr<byte_memory> const& memory)
-      : own_(std::move(own)),
-        sums_(std::move(sums)),
-        bucket_(of_sums.bucket),
-        q_(of_sums.q),
-        sum_(memory),
-        mean_(memory) {}
+      : own_(std::move(own)), sums_(std::move(sums)), format_(of_sums), sum_(memory), mean_(memory) {}
 
   /// Encodes the mean of own values and the sum in sum_.
   virtual void encode_mean(segment part, bool own, mean_of_sum const& mean, std::span<std::byte> out) = 0;
@@ -116,12 +112,8 @@ class sums_frames : public operator_codec {
     join(*sums_, ~0U);
   }
 
-  std::uint64_t buckets_of(segment part) const { return bucket_ == 0 ? 1 : divide_up(part.count, bucket_); }
-  std::uint64_t first_bucket(segment part) const { return bucket_ == 0 ? 0 : part.first / bucket_; }
-
   std::unique_ptr<operator_codec> own_, sums_;
-  std::uint64_t bucket_;
-  norm::order q_;
+  codes_format format_;  ///< of means
   byte_buffer sum_, mean_;
 
  private:
