@@ -19,7 +19,6 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
-#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -69,9 +68,8 @@ result train(Workers& workers, settings const& s, lm::text const& text, lm::prec
     model.train(b, step, s.optimizer, learns_at(step));
   }
   r.bytes_a_step = (workers.bytes_sent() - before) / s.steps;
-  std::vector<lm::batch> held_out;
-  for (std::uint64_t k = 0; k < 16; ++k) held_out.push_back(text.draw_held_out(k, 32, s.model.context));
-  std::tie(r.loss, r.replicas_agree) = model.evaluate(held_out, s.steps);
+  std::tie(r.loss, r.replicas_agree) =
+      model.evaluate(lm::held_out_batches(text, s.model.context, 16), s.steps);
   r.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   return r;
 }

@@ -83,10 +83,7 @@ struct layer_room {
     exact.resize(std::max<std::size_t>(exact.size(), layer.exact()));
   }
   /// What is between parameters is zero.
-  void clear() {
-    std::ranges::fill(coded, 0.0F);
-    std::ranges::fill(exact, 0.0F);
-  }
+  void clear() { std::ranges::fill(coded, 0.0F); }
   void wait() {
     for (auto const& call : calls) call.wait();
     calls.clear();

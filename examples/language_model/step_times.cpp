@@ -6,7 +6,6 @@
 #include "sharded.hpp"
 
 #include <globalq/transport/mpi.hpp>
-#include <globalq/transport/threads.hpp>
 
 #include <mpi.h>
 #include <CLI/CLI.hpp>

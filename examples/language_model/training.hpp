@@ -54,14 +54,19 @@ bool replicas_agree(Workers& workers, torch::nn::Module const& model) {
   return all_have(workers, h);
 }
 
-/// The mean loss on @p parts batches of 32 pieces of held-out text, in nats a byte.
-inline double held_out_loss(transformer& model, text const& from, std::int64_t context, int parts) {
+/// Batches of 32 pieces of held-out text.
+inline std::vector<batch> held_out_batches(text const& from, std::int64_t context, std::uint64_t parts) {
+  std::vector<batch> all;
+  for (std::uint64_t k = 0; k < parts; ++k) all.push_back(from.draw_held_out(k, 32, context));
+  return all;
+}
+
+/// The mean loss on @p parts batches of held-out text, in nats a byte.
+inline double held_out_loss(transformer& model, text const& from, std::int64_t context, std::uint64_t parts) {
   torch::NoGradGuard const none;
   double loss = 0;
-  for (int k = 0; k < parts; ++k) {
-    batch const b = from.draw_held_out(static_cast<std::uint64_t>(k), 32, context);
-    loss += model->loss(b.input, b.next).item<double>() / parts;
-  }
+  for (batch const& b : held_out_batches(from, context, parts))
+    loss += model->loss(b.input, b.next).item<double>() / static_cast<double>(parts);
   return loss;
 }
 
