@@ -11,6 +11,14 @@ import pytest
 
 
 @pytest.fixture
+def needs_fsdp():
+    """Skips a test if torch has no FSDP2 that takes collectives."""
+    torch = pytest.importorskip("torch")
+    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 9):
+        pytest.skip("this torch has no FSDP2 that takes collectives")
+
+
+@pytest.fixture
 def run_processes(tmp_path):
     """Runs a script in so many processes as torchrun would start them; returns their outputs, or fails with them."""
 

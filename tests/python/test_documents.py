@@ -72,8 +72,5 @@ def test_a_hook(block, run_processes):
 
 
 @pytest.mark.parametrize("block", blocks_with("fully_shard"))
-def test_shards(block, run_processes):
-    torch = pytest.importorskip("torch")
-    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 9):
-        pytest.skip("this torch has no FSDP2 that takes collectives")
+def test_shards(block, needs_fsdp, run_processes):
     run_processes(TORCH + block + STEP, 2)

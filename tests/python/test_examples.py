@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
 TRAIN = pathlib.Path(__file__).parents[2] / "examples" / "torch_ddp" / "train.py"
 SHARDED = TRAIN.parents[1] / "torch_fsdp" / "train.py"
@@ -62,8 +62,7 @@ def test_federated_clients_upload_a_seventh_of_the_bytes():
     assert abs(exact[0] - coded[0]) < 0.05 * exact[0] and 7 < exact[1] / coded[1] < 8, found
 
 
-@pytest.mark.skipif(tuple(map(int, torch.__version__.split(".")[:2])) < (2, 9), reason="this torch has no FSDP2 that takes collectives")
-def test_torch_fsdp_learns_with_a_third_of_the_bytes():
+def test_torch_fsdp_learns_with_a_third_of_the_bytes(needs_fsdp):
     found = {}
     for kind in ("none", "float32", "qsdp"):
         arguments = ["--workers", "2", "--steps", "5", "--weights", kind]

@@ -11,9 +11,6 @@ import globalq
 import globalq.torch
 from globalq import _fsdp
 
-needs_fsdp = pytest.mark.skipif(tuple(map(int, torch.__version__.split(".")[:2])) < (2, 9),
-                                reason="this torch has no FSDP2 that takes collectives")
-
 
 def travel(form, x, add_to=None, key=(1, 2, 0, 1)):
     slot = torch.zeros(form.size(len(x), x.dtype), dtype=torch.uint8)
@@ -398,17 +395,14 @@ expect_alike(model)
 """
 
 
-@needs_fsdp
-def test_a_transformer_of_12_layers_trains_as_without(run_processes):
+def test_a_transformer_of_12_layers_trains_as_without(needs_fsdp, run_processes):
     run_processes(TRANSFORMER, 3, timeout=600)
 
 
-@needs_fsdp
 @pytest.mark.parametrize("size", [2, 3])
-def test_what_trainings_need(run_processes, size):
+def test_what_trainings_need(needs_fsdp, run_processes, size):
     run_processes(DETAILS, size, timeout=400)
 
 
-@needs_fsdp
-def test_nodes_and_meshes(run_processes):
+def test_nodes_and_meshes(needs_fsdp, run_processes):
     run_processes(NODES, 4, timeout=400)
