@@ -97,9 +97,9 @@ struct as_bytes {
     _mm512_storeu_si512(out + 64 * w, in_order(code));
   }
 
-  /// Writes the codes of values [64 row, 64 row + 64) of a tile.
-  void row(int row, std::int8_t const (&lanes)[64]) const {
-    for (int i = 0; i < 64; ++i) out[64 * row + i] = lanes[i];
+  /// Writes the codes of a tile.
+  [[gnu::noinline]] void write(std::int8_t const (&codes)[tile_values]) const {
+    for (int i = 0; i < tile_values; ++i) out[i] = codes[i];
   }
 
   void advance() { out += tile_values; }
@@ -143,16 +143,28 @@ struct as_nibbles {
     _mm512_storeu_si512(out + 64 * h, _mm512_maskz_packus_epi16(all64, pairs[0], pairs[1]));
   }
 
-  void row(int row, std::int8_t const (&lanes)[64]) const {
+  [[gnu::noinline]] void write(std::int8_t const (&codes)[tile_values]) const {
     auto const field = [&](int i) {
-      return (lanes[i] < 0 ? 8 - lanes[i] : static_cast<int>(lanes[i])) - origin;
+      return (codes[i] < 0 ? 8 - codes[i] : static_cast<int>(codes[i])) - origin;
     };
-    for (int i = 0; i < 32; ++i)
-      out[32 * row + i] = static_cast<std::uint8_t>(field(2 * i) | (field(2 * i + 1) << 4));
+    for (int i = 0; i < tile_values / 2; ++i)
+      out[i] = static_cast<std::uint8_t>(field(2 * i) | (field(2 * i + 1) << 4));
   }
 
   void advance() { out += tile_values / 2; }
 };
+
+/// Encodes a tile by the portable loop. @param gain  one per 64 values
+template <class Levels, class Rounding>
+[[gnu::noinline]] inline void codes_of_undecided_tile(Levels const& levels, Rounding const& rounding,
+                                                      float const (&z)[tile_values], float const* gain,
+                                                      random::stream const& s, std::uint64_t tile,
+                                                      std::int8_t (&out)[tile_values]) {
+  std::uint32_t word[tile_values];
+  fill_words<16>(s, tile, 0, word);
+  for (int w = 0; w < 4; ++w)
+    codes<64>(levels, rounding, gain[w], z + 64 * w, 64, word + 64 * w, 0U, out + 64 * w);
+}
 
 /// codes_of_tiles() with a byte scheme.
 template <class Scheme, class Levels, class Rounding, class Value, class Out>
@@ -175,33 +187,26 @@ template <class Scheme, class Levels, class Rounding, class Value, class Out>
     auto const part = [&](int p) __attribute__((always_inline)) {
       out.part(p, scheme, z, gain, now, turn, ahead, decided);
     };
-    if (k + 1 < tiles) {
-      auto next = source.template begin<group_order::columns>(index + 1);
-      constexpr int half = next.inner / 2;
-      part(0);
-      if constexpr (Out::parts == 4) {
-        next.template run<0, half>();
-        part(1);
-        next.template run<half, next.inner>();
-        part(2);
-      } else {
-        next.template run<0, next.inner>();
-      }
-      later = next.last();
-      part(Out::parts - 1);
+    bool const more = k + 1 < tiles;
+    auto next = source.template begin<group_order::columns>(index + 1);
+    constexpr int half = next.inner / 2;
+    part(0);
+    if constexpr (Out::parts == 4) {
+      if (more) next.template run<0, half>();
+      part(1);
+      if (more) next.template run<half, next.inner>();
+      part(2);
     } else {
-      for (int p = 0; p < Out::parts; ++p) part(p);
+      if (more) next.template run<0, next.inner>();
     }
+    if (more) later = next.last();
+    part(Out::parts - 1);
     if (__builtin_expect(decided != all_lanes, 0)) {
-      std::uint32_t word[tile_values];
-      spread(source.draw(index), word);
-      for (int w = 0; w < 4; ++w) {
-        float wide[64];
-        for (int i = 0; i < 64; i += 16) _mm512_storeu_ps(wide + i, load_wide(z + 64 * w + i));
-        std::int8_t lanes[64];
-        codes<64>(levels, rounding, gain[w], wide, 64, word + 64 * w, 0U, lanes);
-        out.row(w, lanes);
-      }
+      float wide[tile_values];
+      for (int i = 0; i < tile_values; i += 16) _mm512_storeu_ps(wide + i, load_wide(z + i));
+      std::int8_t codes[tile_values];
+      codes_of_undecided_tile(levels, rounding, wide, gain, s, index, codes);
+      out.write(codes);
     }
   }
 }
