@@ -188,6 +188,14 @@ std::unique_ptr<exchange> method::make(setting const& with) const {
   return by_layers_ ? make_layered(with, asked, schedule_) : make_operator(with, asked, schedule_);
 }
 
+std::unique_ptr<overlapped> method::make_overlapped(setting const& with, std::uint64_t groups,
+                                                    double share) const {
+  if (kind_ != nullptr) return nullptr;
+  gq::named::named_operator const asked = gq::named::read_operator(operator_);
+  if (!asked.only_quantizes()) return nullptr;
+  return make_layered_overlapped(with, asked, schedule_, groups, share);
+}
+
 std::uint64_t every_of(setting const& with, gq::named::arguments const& how) {
   std::uint64_t const every = how.number("every", 0, 1U << 30);
   return every != 0 ? every : std::max<std::uint64_t>(with.steps / 8, 5);

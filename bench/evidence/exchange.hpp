@@ -37,6 +37,22 @@ class exchange {
   virtual void observe([[maybe_unused]] double squared, [[maybe_unused]] double rate) {}
 };
 
+/// @brief Averages a gradient layer by layer while a worker computes: globalq::adapt::overlapped_mean of any method.
+class overlapped {
+ public:
+  overlapped() = default;
+  overlapped(overlapped const&) = delete;
+  overlapped& operator=(overlapped const&) = delete;
+  virtual ~overlapped() = default;
+
+  virtual void begin(std::uint64_t step) = 0;
+  /// Averages a layer in place, until wait(layer) returns.
+  virtual void ready(std::size_t layer, std::span<float> gradient) = 0;
+  virtual void wait(std::size_t layer) = 0;
+  /// Waits for all layers.
+  virtual void finish() = 0;
+};
+
 /// @brief Arguments to construct an exchange; equal on all workers except for the endpoint. They must outlive the
 /// exchange.
 struct setting {
@@ -74,6 +90,10 @@ class method {
 
   /// @throws the library's error, on all workers, if the method does not fit
   std::unique_ptr<exchange> make(setting const& with) const;
+  /// @brief For operators, applied to each layer; nullptr for other methods.
+  /// @param groups  of layers that travel in one call, at most
+  /// @param share   of the bytes that is sent during the backward pass
+  std::unique_ptr<overlapped> make_overlapped(setting const& with, std::uint64_t groups, double share) const;
 
  private:
   std::string text_, operator_, schedule_;
@@ -96,6 +116,9 @@ std::unique_ptr<exchange> make_operator(setting const&, gq::named::named_operato
                                         std::string const& schedule);
 std::unique_ptr<exchange> make_layered(setting const&, gq::named::named_operator const&,
                                        std::string const& schedule);
+std::unique_ptr<overlapped> make_layered_overlapped(setting const&, gq::named::named_operator const&,
+                                                    std::string const& schedule, std::uint64_t groups,
+                                                    double share);
 std::unique_ptr<exchange> make_adaptive_cgx(setting const&, gq::named::arguments const&);
 std::unique_ptr<exchange> make_lgreco(setting const&, gq::named::arguments const&);
 std::unique_ptr<exchange> make_top_k(setting const&, gq::named::arguments const&);

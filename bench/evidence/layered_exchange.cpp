@@ -10,6 +10,7 @@
 #include <globalq/train/adapt/adaptive_mean.hpp>
 #include <globalq/train/adapt/chooser.hpp>
 #include <globalq/train/adapt/layered_mean.hpp>
+#include <globalq/train/adapt/overlapped_mean.hpp>
 
 #include <string_view>
 #include <utility>
@@ -30,6 +31,26 @@ class layered_exchange final : public exchange {
 
  private:
   layered mean_;
+};
+
+class overlapped_layers final : public overlapped {
+ public:
+  overlapped_layers(setting const& with, gq::named::named_operator const& asked, std::string const& schedule,
+                    std::uint64_t groups, double share)
+      : mean_(with.all, with.layers,
+              std::vector<gq::any_quantizer>(with.layers.size(), gq::named::make(asked.words)),
+              gq::schedule::any{schedule},
+              {.layers = {.call = {.seed = with.seed}},
+               .group_bytes = with.layers.length() * sizeof(float) / groups,
+               .backward_share = share}) {}
+
+  void begin(std::uint64_t step) override { mean_.begin(step); }
+  void ready(std::size_t layer, std::span<float> gradient) override { mean_.ready(layer, gradient); }
+  void wait(std::size_t layer) override { mean_.wait(layer); }
+  void finish() override { mean_.wait(); }
+
+ private:
+  gq::adapt::overlapped_mean<workers, gq::schedule::any> mean_;
 };
 
 /// CGX's operator with some bits, of the kernels that are compiled already.
@@ -70,6 +91,12 @@ class adaptive_exchange final : public exchange {
 std::unique_ptr<exchange> make_layered(setting const& with, gq::named::named_operator const& asked,
                                        std::string const& schedule) {
   return std::make_unique<layered_exchange>(with, asked, schedule);
+}
+std::unique_ptr<overlapped> make_layered_overlapped(setting const& with,
+                                                    gq::named::named_operator const& asked,
+                                                    std::string const& schedule, std::uint64_t groups,
+                                                    double share) {
+  return std::make_unique<overlapped_layers>(with, asked, schedule, groups, share);
 }
 std::unique_ptr<exchange> make_lgreco(setting const& with, gq::named::arguments const& how) {
   auto const bits = static_cast<std::uint32_t>(how.number("bits", 2, 4));

@@ -4,7 +4,7 @@
 /// @brief evidence: trains models with every method, or measures the time of their steps or the errors of their means;
 /// writes one line of JSON for each.
 
-#include "run.hpp"
+#include "replay.hpp"
 
 #include <CLI/CLI.hpp>
 #include <Kokkos_Core.hpp>
@@ -33,6 +33,7 @@ struct options {
   std::vector<std::uint64_t> seeds{1};
   replica_setting replica;
   error_setting errors;
+  replay_setting replays;
   std::uint64_t rounds = 20, warm_up = 3, every = 5;
   int workers = 4;
   bool quick = false;
@@ -185,6 +186,38 @@ bool compare_all(workers& all, options const& chosen, std::vector<method> const&
   return true;
 }
 
+/// A worker's part of all replays.
+bool replay_all(workers& all, options const& chosen, std::vector<method> const& methods, lines* out) {
+  replica_setting with = chosen.replica;
+  with.seed = chosen.seeds[0];
+  auto const times = replay(all, methods, with, chosen.replays, chosen.rounds, chosen.warm_up);
+  double const processor = processor_seconds(all);
+  if (out == nullptr) return true;
+  for (std::size_t k = 0; k < methods.size(); ++k) {
+    json line = facts(all, chosen, methods[k], "replay");
+    line["processor"] = rounded({processor})[0];
+    for (char const* const unused : {"model", "measure", "family", "source"}) line.erase(unused);
+    timing const& t = times[k].alone;
+    if (!t.refusal.empty()) {
+      line["refusal"] = t.refusal;
+      out->write(line);
+      continue;
+    }
+    line["values"] = t.values;
+    line["bytes_a_step"] = t.bytes_a_step;
+    line["exchange"] = rounded(t.exchange);
+    line["kernels"] = rounded(t.method);
+    line["steps"] = json::array();
+    for (replayed_steps const& s : times[k].steps) {
+      json one{{"c", s.ratio}, {"computing", rounded({s.computing})[0]}, {"in_turn", rounded(s.in_turn)}};
+      if (!s.at_once.empty()) one["at_once"] = rounded(s.at_once);
+      line["steps"].push_back(one);
+    }
+    out->write(line);
+  }
+  return true;
+}
+
 void list() {
   for (model_kind const& m : models())
     std::printf("model %-10s %s%s\n", std::string(m.name).c_str(), std::string(m.title).c_str(),
@@ -230,14 +263,15 @@ int run(int argc, char** argv) {
   options chosen;
   CLI::App app{
       "Trains models with every method of averaging gradients, times their steps, or measures the errors of "
-      "their means. Writes lines "
-      "of JSON."};
+      "their means. Writes lines of JSON."};
   app.require_subcommand(1);
   auto* const listing = app.add_subcommand("list", "lists models and methods");
   auto* const training = app.add_subcommand("train", "trains once for each method and seed");
   auto* const timing = app.add_subcommand("time", "times steps, all methods in turn");
+  auto* const replays =
+      app.add_subcommand("replay", "times steps of a vector, with computing replayed as a sleep");
   auto* const errors = app.add_subcommand("errors", "measures the squared errors of means");
-  for (auto* const sub : {training, timing, errors}) {
+  for (auto* const sub : {training, timing, replays, errors}) {
     sub->add_option("--model", chosen.model,
                     "digits, residual or language; for errors also the vectors of list")
         ->capture_default_str();
@@ -261,17 +295,23 @@ int run(int argc, char** argv) {
   training->add_option("--every", chosen.every, "steps between evaluations")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
-  timing->add_option("--steps", chosen.rounds, "timed steps")
-      ->check(CLI::Range(1, 100000))
-      ->capture_default_str();
-  timing
-      ->add_option("--values", chosen.replica.values,
-                   "time the exchange of this many random values, such as 4Mi, instead of a model")
-      ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 32));
-  timing->add_option("--warm-up", chosen.warm_up, "steps before the timed ones")
-      ->check(CLI::Range(0, 100000))
-      ->capture_default_str();
+  for (auto* const sub : {timing, replays}) {
+    sub->add_option("--steps", chosen.rounds, "timed steps, or rounds of a replay")
+        ->check(CLI::Range(1, 100000))
+        ->capture_default_str();
+    sub->add_option("--values", chosen.replica.values,
+                    "the exchange of this many random values, such as 4Mi, instead of a model")
+        ->transform(CLI::AsSizeValue(false))
+        ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 32));
+    sub->add_option("--warm-up", chosen.warm_up, "steps before the timed ones")
+        ->check(CLI::Range(0, 100000))
+        ->capture_default_str();
+  }
+  replays
+      ->add_option("--ratio", chosen.replays.ratios,
+                   "communication of the first method / computing; several are measured one after the other")
+      ->required()
+      ->check(CLI::PositiveNumber);
   std::uint64_t drawn_values = 65536;
   errors->add_option("--values", drawn_values, "length of drawn vectors")
       ->transform(CLI::AsSizeValue(false))
@@ -301,6 +341,7 @@ int run(int argc, char** argv) {
   }
   chosen.errors.draw = drawn_of(chosen) != nullptr;
   if (errors->parsed() && chosen.errors.draw) chosen.replica.values = drawn_values;
+  if (replays->parsed() && chosen.replica.values < chosen.replays.layers) chosen.replica.values = 4U << 20;
   if (chosen.methods.empty()) chosen.methods = chosen.quick ? quick_methods() : usual_methods();
 
   std::vector<method> methods;
@@ -313,7 +354,10 @@ int run(int argc, char** argv) {
   }
   bool const uses_mpi =
       chosen.transport == "mpi" || (chosen.transport == "auto" && examples::launched_rank());
-  part const todo = training->parsed() ? train_all : (timing->parsed() ? time_all : compare_all);
+  part const todo = training->parsed()  ? train_all
+                    : timing->parsed()  ? time_all
+                    : replays->parsed() ? replay_all
+                                        : compare_all;
   try {
     // One thread a worker, because workers share the cores of this machine.
     Kokkos::ScopeGuard const kokkos{
@@ -323,7 +367,8 @@ int run(int argc, char** argv) {
 #endif
 #ifdef GLOBALQ_HAS_MPI
     if (uses_mpi) {
-      MPI_Init(&argc, &argv);
+      int level = 0;  // overlapped means send on a thread of their own
+      MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
       bool good = false;
       try {
         good = on_mpi(chosen, methods, todo);
