@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <string>
@@ -33,6 +34,7 @@ struct settings {
   std::vector<std::string> precisions{"W8G8", "W4G4"};
   int rounds = 5;
   std::uint64_t steps = 2;
+  bool json = false;
 };
 
 /// One precision, computing and sending in turn or at once.
@@ -90,14 +92,74 @@ double median(std::vector<double> x) {
   return (x[(x.size() - 1) / 2] + x[x.size() / 2]) / 2;
 }
 
-/// The median step of each subject; one after another in each round, so that noise of the machine is common to all.
-std::vector<double> medians(std::vector<std::unique_ptr<subject>> const& all, double computing, int rounds) {
-  std::vector<std::vector<double>> seconds(all.size());
+/// Seconds of each subject's steps, one for each round. In a round they run one after another, so that noise of the machine is
+/// common to all.
+using times = std::vector<std::vector<double>>;
+
+times measure(std::vector<std::unique_ptr<subject>> const& all, double computing, int rounds) {
+  times seconds(all.size());
   for (int k = 0; k < rounds; ++k)
     for (std::size_t i = 0; i < all.size(); ++i) seconds[i].push_back(all[i]->time(computing));
-  std::vector<double> found;
-  for (auto const& each : seconds) found.push_back(median(each));
-  return found;
+  return seconds;
+}
+
+/// The times of one ratio c.
+struct replay {
+  double ratio, computing;
+  times in_turn, at_once;
+};
+
+void print_tables(settings const& s, int workers, std::vector<std::string> const& names,
+                  std::vector<std::uint64_t> const& bytes, times const& exchange,
+                  std::vector<replay> const& replays) {
+  std::printf("%d workers, %llu values in %llu layers\n\n%-10s %14s %10s %6s\n", workers,
+              static_cast<unsigned long long>(s.values), static_cast<unsigned long long>(s.layers),
+              "precision", "bytes a step", "exchange", "r");
+  for (std::size_t i = 0; i < names.size(); ++i)
+    std::printf("%-10s %14llu %8.3f s %6.2f\n", names[i].c_str(), static_cast<unsigned long long>(bytes[i]),
+                median(exchange[i]), median(exchange[0]) / median(exchange[i]));
+  for (replay const& r : replays) {
+    std::printf("\nc = %g, computing %.3f s\n%-10s %10s %9s %9s %10s %9s\n", r.ratio, r.computing,
+                "precision", "in turn", "speed-up", "(formula)", "at once", "speed-up");
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      double const turn = median(r.in_turn[i]), once = median(r.at_once[i]);
+      std::printf("%-10s %8.3f s %9.2f %9.2f %8.3f s %9.2f\n", names[i].c_str(), turn,
+                  median(r.in_turn[0]) / turn,
+                  (1 + r.ratio) / (1 + r.ratio * median(exchange[i]) / median(exchange[0])), once,
+                  median(r.at_once[0]) / once);
+    }
+  }
+}
+
+void print_list(char const* name, std::vector<double> const& numbers) {
+  std::printf("\"%s\":[", name);
+  for (std::size_t k = 0; k < numbers.size(); ++k) std::printf("%s%.4g", k == 0 ? "" : ",", numbers[k]);
+  std::printf("]");
+}
+
+/// One line of JSON for each precision.
+void print_lines(settings const& s, int workers, std::vector<std::string> const& names,
+                 std::vector<std::uint64_t> const& bytes, times const& exchange,
+                 std::vector<replay> const& replays) {
+  char const* const rate = std::getenv("GLOBALQ_CLUSTER_RATE");
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    std::printf(
+        "{\"what\":\"sharded steps\",\"method\":\"%s\",\"workers\":%d,\"network\":\"%s\",\"values\":%llu,"
+        "\"layers\":%llu,\"bytes_a_step\":%llu,",
+        names[i].c_str(), workers, rate == nullptr ? "shared memory" : rate,
+        static_cast<unsigned long long>(s.values), static_cast<unsigned long long>(s.layers),
+        static_cast<unsigned long long>(bytes[i]));
+    print_list("exchange", exchange[i]);
+    std::printf(",\"steps\":[");
+    for (replay const& r : replays) {
+      std::printf("%s{\"c\":%g,\"computing\":%.4g,", &r == replays.data() ? "" : ",", r.ratio, r.computing);
+      print_list("in_turn", r.in_turn[i]);
+      std::printf(",");
+      print_list("at_once", r.at_once[i]);
+      std::printf("}");
+    }
+    std::printf("]}\n");
+  }
 }
 
 void run(settings const& s) {
@@ -110,28 +172,18 @@ void run(settings const& s) {
     in_turn.push_back(std::make_unique<subject>(workers, s, p, false));
     at_once.push_back(std::make_unique<subject>(workers, s, p, true));
   }
-  for (auto* each : {&in_turn, &at_once}) medians(*each, 0, 1);
-  std::vector<double> const exchange = medians(in_turn, 0, s.rounds);
-  bool const prints = workers.rank() == 0;
-  if (prints)
-    std::printf("%d workers, %llu values in %llu layers\n\n%-10s %14s %10s %6s\n", workers.size(),
-                static_cast<unsigned long long>(s.values), static_cast<unsigned long long>(s.layers),
-                "precision", "bytes a step", "exchange", "r");
-  for (std::size_t i = 0; i < names.size() && prints; ++i)
-    std::printf("%-10s %14llu %8.3f s %6.2f\n", names[i].c_str(),
-                static_cast<unsigned long long>(in_turn[i]->bytes()), exchange[i], exchange[0] / exchange[i]);
+  for (auto* each : {&in_turn, &at_once}) measure(*each, 0, 1);
+  times const exchange = measure(in_turn, 0, s.rounds);
+  std::vector<std::uint64_t> bytes;
+  for (auto const& each : in_turn) bytes.push_back(each->bytes());
+  std::vector<replay> replays;
   for (double const c : s.ratios) {
-    double const computing = exchange[0] / c;
-    std::vector<double> const turn = medians(in_turn, computing, s.rounds),
-                              once = medians(at_once, computing, s.rounds);
-    if (!prints) continue;
-    std::printf("\nc = %g, computing %.3f s\n%-10s %10s %9s %9s %10s %9s\n", c, computing, "precision",
-                "in turn", "speed-up", "(formula)", "at once", "speed-up");
-    for (std::size_t i = 0; i < names.size(); ++i)
-      std::printf("%-10s %8.3f s %9.2f %9.2f %8.3f s %9.2f\n", names[i].c_str(), turn[i], turn[0] / turn[i],
-                  (1 + c) / (1 + c * exchange[i] / exchange[0]), once[i], once[0] / once[i]);
-    std::fflush(stdout);
+    double const computing = median(exchange[0]) / c;
+    replays.push_back(
+        {c, computing, measure(in_turn, computing, s.rounds), measure(at_once, computing, s.rounds)});
   }
+  if (workers.rank() == 0)
+    (s.json ? print_lines : print_tables)(s, workers.size(), names, bytes, exchange, replays);
 }
 
 }  // namespace
@@ -149,6 +201,7 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", s.rounds, "measurements, of which the median is printed")
       ->check(CLI::Range(1, 1000));
   app.add_option("--steps", s.steps, "steps of a measurement")->check(CLI::Range(1, 1000));
+  app.add_flag("--json", s.json, "prints every time, a line of JSON for each precision");
   CLI11_PARSE(app, argc, argv);
   int level = 0;  // calls that are started run on a thread of their own
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
