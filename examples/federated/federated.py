@@ -14,6 +14,7 @@ import json
 import multiprocessing
 import threading
 import urllib.request
+import zlib
 
 import globalq
 import numpy as np
@@ -35,12 +36,15 @@ class UpdateFilter:
             plain = self.operator == "float32" or x.size < self.shortest
             parts.append((name, list(x.shape), plain, x.astype("<f4").tobytes() if plain else globalq.encode(x, self.operator)))
         head = json.dumps([(name, shape, plain, len(data)) for name, shape, plain, data in parts]).encode()
-        return b"".join([len(head).to_bytes(4, "little"), head, *(data for *_, data in parts)])
+        body = b"".join([len(head).to_bytes(4, "little"), head, *(data for *_, data in parts)])
+        return zlib.crc32(body).to_bytes(4, "little") + body  # names and short arrays have no checksum of their own
 
     def decode(self, data):
         """Returns the arrays. Raises for bytes of another operator, damaged ones, and more values than `most`."""
-        at = 4 + int.from_bytes(data[:4], "little")
-        head, update, left = json.loads(data[4:at]), {}, self.most
+        if zlib.crc32(data[4:]) != int.from_bytes(data[:4], "little"):
+            raise ValueError("the checksum of the update differs; send it again")
+        at = 8 + int.from_bytes(data[4:8], "little")
+        head, update, left = json.loads(data[8:at]), {}, self.most
         for name, shape, plain, size in head:
             part, at = data[at:at + size], at + size
             x = np.frombuffer(part, "<f4") if plain else globalq.decode(part, operator=self.operator, most=left)
@@ -71,7 +75,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         data = self.rfile.read(int(self.headers["Content-Length"]))
         try:
             update = self.server.filter.decode(data)
-        except (globalq.Error, ValueError, KeyError) as problem:
+            if {name: x.shape for name, x in update.items()} != {name: x.shape for name, x in self.server.model.items()}:
+                raise ValueError("the arrays of the update have other names or shapes than those of the model")
+        except (globalq.Error, ValueError, TypeError) as problem:
             return self.answer(400, str(problem).encode())
         with self.server.lock:
             self.server.updates.append(update)

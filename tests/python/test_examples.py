@@ -4,10 +4,15 @@
 import os
 import pathlib
 import re
+import runpy
 import socket
 import subprocess
 import sys
+import threading
+import urllib.error
+import urllib.request
 
+import numpy
 import pytest
 
 pytest.importorskip("torch")
@@ -60,6 +65,29 @@ def test_federated_clients_upload_a_seventh_of_the_bytes():
         found[operator] = float(match[1]), int(match[2])
     exact, coded = found["float32"], found["cgx:4"]
     assert abs(exact[0] - coded[0]) < 0.05 * exact[0] and 7 < exact[1] / coded[1] < 8, found
+
+
+def test_the_federated_server_refuses_damaged_and_foreign_updates():
+    module = runpy.run_path(str(FEDERATED))
+    model = {"weights": numpy.zeros((100, 5), "float32"), "bias": numpy.zeros(5, "float32")}
+    server = module["Server"](model, module["UpdateFilter"]("cgx:4"), 1)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+
+    def post(data):
+        try:
+            return urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/", data).status
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    good = module["UpdateFilter"]("cgx:4").encode({name: x + 1 for name, x in model.items()})
+    for at in range(0, len(good), 13):
+        damaged = bytearray(good)
+        damaged[at] ^= 1
+        assert post(bytes(damaged)) == 400, at
+    assert post(module["UpdateFilter"]("cgx:8").encode(model)) == 400
+    assert post(module["UpdateFilter"]("cgx:4").encode({"weights": model["weights"]})) == 400
+    assert post(good) == 200 and model["bias"][0] == 1
+    server.shutdown()
 
 
 def test_torch_fsdp_learns_with_a_third_of_the_bytes(needs_fsdp):
