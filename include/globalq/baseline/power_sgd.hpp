@@ -10,6 +10,10 @@
 #include "detail/orthogonal.hpp"
 #include "state.hpp"
 
+#if !__has_include(<Eigen/Core>)
+#error \
+    "globalq: globalq/baseline/power_sgd.hpp needs Eigen; install it (libeigen3-dev) and link globalq::eigen"
+#endif
 #include <Eigen/Core>
 
 #include <algorithm>
