@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -32,7 +33,11 @@ class block_impl : public torch::nn::Module {
         out_(register_module("out", torch::nn::Linear(s.width, s.width))),
         norm2_(register_module("norm2", torch::nn::LayerNorm(torch::nn::LayerNormOptions({s.width})))),
         up_(register_module("up", torch::nn::Linear(s.width, 4 * s.width))),
-        down_(register_module("down", torch::nn::Linear(4 * s.width, s.width))) {}
+        down_(register_module("down", torch::nn::Linear(4 * s.width, s.width))) {
+    if (s.width % s.heads != 0)
+      throw std::invalid_argument("language_model: --width " + std::to_string(s.width) +
+                                  " is not a multiple of the " + std::to_string(s.heads) + " heads");
+  }
 
   /// @param later  context x context: true where attention is masked
   torch::Tensor forward(torch::Tensor x, torch::Tensor const& later) {
