@@ -81,7 +81,12 @@ class Frames:
             raise ConfigurationError(f'globalq: frames of "{text}" vary in length, and shard() exchanges equal lengths; use an operator with '
                                      "code=fixed")
         self.text, self.levels = text, facts.levels
-        self.size(1, torch.float32)  # refuses operators that need a call
+        try:
+            self.size(1, torch.float32)
+        except ConfigurationError as error:  # operators that need a call
+            reason = str(error).removeprefix("globalq: ").rpartition(";")[0]  # without its remedy
+            raise ConfigurationError(f'globalq: shard() sends frames of globalq.encode(), which "{text}" does not have ({reason}); use an '
+                                     'operator such as "qsdp:8" or "cgx:8", "float16" or "float32"') from error
 
     def _front(self, count):
         return -(-count // self.bucket) * 4 if self.centered else 0

@@ -338,7 +338,7 @@ def told(build=fully_shard, **settings):
     return ""
 assert "fully_shard()" in told(lambda model: None)
 assert "is not an operator" in told(weights="nonsense")
-assert "no codes" in told(weights="bfloat16")
+assert "no codes); use an operator such as" in told(weights="bfloat16")
 assert "vary in length" in told(gradients="cgx:4 code=huffman")
 assert "feedback" in told(gradients="cgx:2 feedback")
 assert "no levels to learn" in told(weights="float16", learn_at=[1])
