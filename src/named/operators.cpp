@@ -7,6 +7,7 @@
 
 #include "words.hpp"
 
+#include <globalq/named/compressors.hpp>
 #include <globalq/named/text.hpp>
 
 #include <globalq/operator/few_bits.hpp>
@@ -756,6 +757,9 @@ named_operator read_operator(std::string_view text) {
   auto const found =
       std::find_if(std::begin(registry), std::end(registry), [&](entry const& e) { return e.name == name; });
   entry const* const of = found == std::end(registry) ? nullptr : found;
+  if (std::ranges::any_of(compressors(), [&](compressor_entry const& e) { return e.name == name; }))
+    refuse("operator", text, "is a compressor of layers and not an operator",
+           "use it in a mean of layers, such as DDPHook in Python, or choose one of " + names());
   if (of == nullptr && (!name.empty() || text.empty()))
     refuse("operator", text, "is not an operator",
            "use one of " + names() + ", or words such as norm=local:inf bucket=128 wire=packed:4");

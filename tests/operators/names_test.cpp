@@ -313,6 +313,8 @@ TEST(OperatorNames, a_refusal_says_what_would_be_right) {
   EXPECT_THAT(refusal("mxfp8:e2m1"), HasSubstr("use e4m3 or e5m2"));
   EXPECT_THAT(refusal("rotated-optimal:5"), HasSubstr("sets bits to \"5\"; use 1 to 4"));
   EXPECT_THAT(refusal(""), HasSubstr("is not an operator"));
+  EXPECT_THAT(refusal("top-k:0.01"),
+              HasSubstr("\"top-k:0.01\" is a compressor of layers and not an operator; use it in"));
   EXPECT_THAT(refusal("cgx:4 "), HasSubstr("begins or ends with a space"));
   EXPECT_THAT(refusal("cgx:4 rotate=100"), HasSubstr("use a power of two from 2 to 2^20"));
   EXPECT_THAT(refusal("cgx:4 rotate=64 rotate=64"), HasSubstr("sets rotate twice"));
