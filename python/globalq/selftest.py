@@ -49,7 +49,7 @@ def main():
         # theta bounds the expected error; with 10,000 values chance does not reach 10 times it. 1e-6: float32 rounding
         near = error <= 10 * theta / count * squares + 1e-6
         print(f"  {name}: {'the same bits on all workers' if alike else 'BITS DIFFER'}, "
-              f"squared error {error / length:.2e} a value {'' if near else 'IS TOO LARGE'}")
+              f"squared error {error / length:.2e} a value{'' if near else ' IS TOO LARGE'}")
         failed += not (alike and near)
     with NamedMemory(new_name(), 0, 1) as one:
         x = Numbers([1.0, 2.0])
