@@ -15,7 +15,6 @@ namespace {
 
 namespace lm = language_model;
 
-constexpr std::uint64_t warm_up = 20;
 constexpr double highest_rate = 3e-3;
 
 class language final : public torch_model {
@@ -38,7 +37,7 @@ class language final : public torch_model {
     adam_->step();
   }
   double rate(std::uint64_t step) const override {
-    return highest_rate * std::min(1.0, static_cast<double>(step + 1) / static_cast<double>(warm_up));
+    return highest_rate * share_of_rate(step, with_.steps);
   }
 
   bool steps_along_gradients() const override {
