@@ -8,20 +8,14 @@ With --program (a built globalq_evidence) it first measures what results/errors.
 them again. --check writes nothing, and fails if the tables of the document are not those of the lines.
 """
 
-import argparse
 import itertools
-import json
 import pathlib
-import subprocess
 import sys
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "support"), str(HERE)]
-import figures  # noqa: E402
-import report as benchmarks  # noqa: E402  bench/support/report.py: commit
+import experiment
+import figures
 
-RESULTS = HERE / "results/errors.jsonl"
-DOCUMENT = HERE.parents[1] / "docs/evidence-tables.md"
+NAME = "errors"
 
 WORKERS = (2, 4, 8, 16)
 # Vectors, their title, and the options of the program.
@@ -75,26 +69,22 @@ def cells() -> list[tuple]:
     return found + [(v, WORKERS[-1], on("sra", m)) for v in VECTORS for m in own]
 
 
-def read() -> dict:
-    """Lines by cell; the last of equal ones."""
-    lines = [json.loads(line) for line in RESULTS.read_text().splitlines() if line] if RESULTS.exists() else []
+def by_cell(lines: list[dict]) -> dict:
+    """The last of equal ones."""
     return {(line["model"], line["workers"], line["method"]): line for line in lines}
 
 
-def measure(program: pathlib.Path, text: list) -> None:
+def measured(program: pathlib.Path, options) -> None:
     ordered = sorted(cells(), key=lambda c: (list(VECTORS).index(c[0]), c[1]))
     for (vectors, workers), group in itertools.groupby(ordered, key=lambda c: c[:2]):
-        known = read()
+        known = by_cell(experiment.read(NAME))
         missing = [cell[2] for cell in group if cell not in known]
         if not missing:
             continue
-        more = VECTORS[vectors][1] + (["--text", *text] if vectors == "language" and text else [])
-        done = subprocess.run([program, "errors", "--transport", "threads", "--model", vectors, "--workers", str(workers), *more, "--exchange",
-                               *missing], stdout=subprocess.PIPE, text=True, check=True)
-        about = {"commit": benchmarks.commit()}
-        with RESULTS.open("a") as file:
-            file.writelines(json.dumps({**json.loads(line), **about}, separators=(",", ":")) + "\n" for line in done.stdout.splitlines())
-        print(f"evidence: errors of {vectors} with {workers} workers: {len(missing)} methods", flush=True)
+        more = VECTORS[vectors][1] + (["--text", *options.text] if vectors == "language" and options.text else [])
+        count = experiment.measure(NAME, [program, "errors", "--transport", "threads", "--model", vectors, "--workers", str(workers), *more,
+                                          "--exchange", *missing])
+        print(f"evidence: errors of {vectors} with {workers} workers: {count} methods", flush=True)
 
 
 def bits(line: dict) -> float:
@@ -173,10 +163,10 @@ def winners(lines: dict) -> str:
     return text.replace("| --- |" + " --: |" * len(groups), "| --- |" + " --- |" * len(groups))
 
 
-def rendered(lines: dict) -> str:
+def rendered(every: list[dict]) -> str:
     wanted = set(cells())
-    lines = {cell: line for cell, line in lines.items() if cell in wanted}
-    commits = sorted({f"`{line['commit']}`" for line in lines.values()})
+    lines = {cell: line for cell, line in by_cell(every).items() if cell in wanted}
+    commits = sorted({f"`{line['run']['commit']}`" for line in lines.values()})
     spreads = [line["spread"] for line in lines.values() if "spread" in line]
     refused = sorted({f"`{plain(line['method'])}`" for line in lines.values() if "refusal" in line})
     wide = [s for s in spreads if s > 0.02]
@@ -186,28 +176,5 @@ def rendered(lines: dict) -> str:
     return text + winners(lines) + "\n" + "\n".join(table_of(lines, vectors) for vectors in VECTORS)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--program", type=pathlib.Path, help="measure what is missing with this globalq_evidence")
-    parser.add_argument("--text", nargs="*", default=[], help="text files of the language model")
-    parser.add_argument("--document", type=pathlib.Path, default=DOCUMENT)
-    parser.add_argument("--check", action="store_true", help="fail if the document does not show the lines")
-    options = parser.parse_args()
-    if options.program:
-        measure(options.program.resolve(), options.text)
-    before = options.document.read_text()
-    after, found = figures.replaced(before, "errors", rendered(read()))
-    if not found:
-        print(f"evidence: {options.document} has no lines `<!-- begin: errors -->` and `<!-- end: errors -->`", file=sys.stderr)
-        return 1
-    if not options.check:
-        options.document.write_text(after)
-        return 0
-    if after != before:
-        print(f"evidence: {options.document} does not show results/errors.jsonl; run bench/evidence/errors.py", file=sys.stderr)
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(experiment.run(NAME, __doc__.splitlines()[0], document=experiment.ROOT / "docs/evidence-tables.md", rendered=rendered, measured=measured))

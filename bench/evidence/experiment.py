@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What experiments have in common: lines in results/, which are measured once and drawn again and again.
+
+An experiment measures what its lines lack and adds them, so that it can be stopped and resumed. Its tables and charts follow from the
+lines alone. Lines in one table must have one hash of the measured sources: tables do not mix versions of the library.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+RESULTS = HERE / "results"
+sys.path[:0] = [str(HERE.parent / "support"), str(HERE)]
+import figures  # noqa: E402
+import report as benchmarks  # noqa: E402  bench/support/report.py: commit, machine
+
+MEASURED = [(folder, kind) for folder in ("include", "src", "bench/evidence", "examples/language_model") for kind in ("*.cpp", "*.hpp")]
+
+
+def source_hash() -> str:
+    """Of the sources that an experiment measures; documents, tests and scripts do not change it."""
+    whole = hashlib.sha256()
+    for folder, names in MEASURED:
+        for path in sorted((ROOT / folder).rglob(names)):
+            whole.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes())
+    return whole.hexdigest()[:12]
+
+
+def read(name: str) -> list[dict]:
+    path = RESULTS / f"{name}.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines() if line] if path.exists() else []
+
+
+def busy_seconds() -> float:
+    """Processor time of all processes of this machine since it started; that of interrupts belongs to none."""
+    user, nice, system = (float(x) for x in pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:4])
+    return (user + nice + system) / os.sysconf("SC_CLK_TCK")
+
+
+def measure(name: str, command: list, **facts) -> int:
+    """Runs a command that prints lines of JSON, and adds them with the origin of the run.
+
+    Lines may have "processor": processor time of the run, to tell it from that of other processes. @returns the number of lines
+    """
+    load = os.getloadavg()[0]  # before the run: workers exceed the cores during it
+    began, busy = time.monotonic(), busy_seconds()
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT)
+    seconds = time.monotonic() - began
+    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    own = max((line.get("processor", 0) for line in found), default=0)
+    foreign = max(0.0, busy_seconds() - busy - own) / seconds / len(os.sched_getaffinity(0))
+    run = {"commit": benchmarks.commit(), "source": source_hash(), "date": benchmarks.today(), "machine": benchmarks.machine(),
+           "seconds": round(seconds), "load": load, "foreign": round(foreign, 3), **facts}
+    RESULTS.mkdir(exist_ok=True)
+    with (RESULTS / f"{name}.jsonl").open("a") as file:
+        file.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in ({**line, "run": run} for line in found))
+    return len(found)
+
+
+def one_source(name: str, lines: list[dict]) -> None:
+    sources = sorted({line["run"]["source"] for line in lines})
+    if len(sources) > 1:
+        raise SystemExit(f"evidence: results/{name}.jsonl has lines of {len(sources)} versions of the measured sources ({', '.join(sources)}); "
+                         "measure its older lines again, or its table mixes versions")
+
+
+def chart(script: str) -> str | None:
+    """The SVG that gnuplot draws; None without gnuplot."""
+    if shutil.which("gnuplot") is None:
+        return None
+    done = subprocess.run(["gnuplot"], input=script, stdout=subprocess.PIPE, text=True, check=True)
+    return re.sub(r"[ \t]+\n", "\n", done.stdout)
+
+
+def drawn_by(svg: str) -> str:
+    found = re.search(r"Produced by (GNUPLOT [\w. ]*\w)", svg)
+    return found[1] if found else ""
+
+
+def run(name: str, about: str, *, document: pathlib.Path, rendered, measured, chart_of=None) -> int:
+    """The program of an experiment: measures, and writes its table between the marks of a document and its chart beside it.
+
+    rendered(lines): the table. chart_of(lines): (file name, script of gnuplot). measured(program, options): calls measure() for what is missing.
+    """
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--program", type=pathlib.Path, help="measure what is missing with this globalq_evidence")
+    parser.add_argument("--text", nargs="*", default=[], help="text files of the language model")
+    parser.add_argument("--document", type=pathlib.Path, default=document)
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if the document or the chart does not show the lines")
+    options = parser.parse_args()
+    if options.program:
+        measured(options.program.resolve(), options)
+    lines = read(name)
+    before = options.document.read_text()
+    after, found = figures.replaced(before, name, rendered(lines))
+    if not found:
+        print(f"evidence: {options.document} has no lines `<!-- begin: {name} -->` and `<!-- end: {name} -->`", file=sys.stderr)
+        return 1
+    wrong = [str(options.document)] if after != before else []
+    if not options.check:
+        options.document.write_text(after)
+    if chart_of is not None:
+        file, script = chart_of(lines)
+        path = options.document.parent / "images" / file
+        old, new = path.read_text() if path.exists() else "", chart(script)
+        if new is not None and old != new and (not options.check or drawn_by(old) in ("", drawn_by(new))):
+            wrong.append(str(path))
+            if not options.check:
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(new)
+    if options.check and wrong:
+        print(f"evidence: {' and '.join(wrong)}: not what results/{name}.jsonl shows; run scripts/evidence --render", file=sys.stderr)
+        return 1
+    return 0
