@@ -36,9 +36,7 @@ class language final : public torch_model {
     static_cast<torch::optim::AdamOptions&>(adam_->param_groups()[0].options()).lr(rate(step));
     adam_->step();
   }
-  double rate(std::uint64_t step) const override {
-    return highest_rate * share_of_rate(step, with_.steps);
-  }
+  double rate(std::uint64_t step) const override { return highest_rate * share_of_rate(step, with_.steps); }
 
   bool steps_along_gradients() const override {
     return false;
