@@ -46,20 +46,29 @@ def busy_seconds() -> float:
     return (user + nice + system) / os.sysconf("SC_CLK_TCK")
 
 
+def settle(most: float = 0.5, seconds: int = 600) -> float:
+    """Waits until the load of earlier runs has gone. @returns the load"""
+    for _ in range(seconds // 10):
+        if os.getloadavg()[0] <= most:
+            break
+        time.sleep(10)
+    return os.getloadavg()[0]
+
+
 def measure(name: str, command: list, **facts) -> int:
     """Runs a command that prints lines of JSON, and adds them with the origin of the run.
 
     Lines may have "processor": processor time of the run, to tell it from that of other processes. @returns the number of lines
     """
-    load = os.getloadavg()[0]  # before the run: workers exceed the cores during it
+    load = settle()  # before the run: workers exceed the cores during it
     began, busy = time.monotonic(), busy_seconds()
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT)
     seconds = time.monotonic() - began
     found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    own = max((line.get("processor", 0) for line in found), default=0)
-    foreign = max(0.0, busy_seconds() - busy - own) / seconds / len(os.sched_getaffinity(0))
+    own = [line["processor"] for line in found if "processor" in line]
+    foreign = round(max(0.0, busy_seconds() - busy - own[0]) / seconds / len(os.sched_getaffinity(0)), 3) if own else None
     run = {"commit": benchmarks.commit(), "source": source_hash(), "date": benchmarks.today(), "machine": benchmarks.machine(),
-           "seconds": round(seconds), "load": load, "foreign": round(foreign, 3), **facts}
+           "seconds": round(seconds), "load": round(load, 2), "foreign": foreign, **facts}
     RESULTS.mkdir(exist_ok=True)
     with (RESULTS / f"{name}.jsonl").open("a") as file:
         file.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in ({**line, "run": run} for line in found))

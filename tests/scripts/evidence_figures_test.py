@@ -5,13 +5,17 @@
 usage: evidence_figures_test.py FOLDER
 """
 
+import json
 import pathlib
 import sys
+import tempfile
 import unittest
 
 FOLDER = pathlib.Path(sys.argv.pop(1))
 sys.path.insert(0, str(FOLDER))
+import experiment  # noqa: E402
 import figures  # noqa: E402
+import replay  # noqa: E402
 
 
 def training(method: str, last: list, measure: str = "accuracy") -> dict:
@@ -130,6 +134,56 @@ class Text(unittest.TestCase):
 
     def test_spread(self):
         self.assertEqual(figures.spread([1, 2, 6]), (3, 1, 6))
+
+
+class Replays(unittest.TestCase):
+    """Of steps whose computing is a sleep: exchanges of 2 s and 0.5 s, so r = 4."""
+
+    def lines(self) -> list:
+        def line(method: str, exchange: float, turn: list) -> dict:
+            return {"what": "replay", "method": method, "workers": 4, "exchange": [exchange] * 3, "kernels": [0.1] * 3,
+                    "steps": [{"c": 1.0, "computing": 2, "in_turn": turn}]}
+        return [line("float32", 2, [4, 4, 4]), line("fast", 0.5, [2.5, 2.5, 2.4]), line("even", 0.5, [3.9, 4.1, 4])]
+
+    def test_the_formula_has_no_speed_up_without_communication_and_r_with_nothing_else(self):
+        self.assertAlmostEqual(replay.formula(1e-9, 4), 1)
+        self.assertAlmostEqual(replay.formula(1e9, 4), 4, places=5)
+        self.assertAlmostEqual(replay.formula(1, 4), 1.6)
+
+    def test_ratios_are_those_of_rounds(self):
+        m = replay.measurement(self.lines(), 4)
+        self.assertAlmostEqual(m.ratio("fast"), 4)
+        self.assertAlmostEqual(m.kernels("fast"), 0.2)
+        self.assertEqual(replay.shown(m.speed_ups("fast", 1.0, "in_turn")), "1.60")
+        self.assertEqual(m.speed_ups("fast", 1.0, "at_once"), [])
+
+    def test_quartiles_that_span_1_are_no_difference(self):
+        m = replay.measurement(self.lines(), 4)
+        self.assertEqual(replay.shown(m.speed_ups("even", 1.0, "in_turn")), "no difference")
+        self.assertEqual(replay.shown([]), "")
+
+    def test_a_claim_holds_within_five_percent(self):
+        self.assertEqual(replay.verdict(1.6, [1.55, 1.53, 1.56], 1), "holds")
+        self.assertEqual(replay.verdict(2.0, [1.5], 1), "-25 % here")
+        self.assertEqual(replay.verdict(2.0, [], 5.0), "does not follow from bytes: +150 %")
+
+
+class Lines(unittest.TestCase):
+    def test_a_table_refuses_two_versions_of_the_measured_sources(self):
+        experiment.one_source("x", [{"run": {"source": "a"}}, {"run": {"source": "a"}}])
+        with self.assertRaisesRegex(SystemExit, "results/x.jsonl has lines of 2 versions"):
+            experiment.one_source("x", [{"run": {"source": "a"}}, {"run": {"source": "b"}}])
+
+    def test_a_measurement_adds_lines_with_their_origin(self):
+        with tempfile.TemporaryDirectory() as folder:
+            experiment.RESULTS = pathlib.Path(folder)
+            for _ in range(2):
+                self.assertEqual(experiment.measure("x", [sys.executable, "-c", "print('noise'); print('{\"value\": 1, \"processor\": 0.5}')"]), 1)
+            found = experiment.read("x")
+            self.assertEqual([line["value"] for line in found], [1, 1])
+            self.assertEqual(found[0]["run"]["source"], experiment.source_hash())
+            self.assertLessEqual({"commit", "date", "machine", "seconds", "load", "foreign"}, set(found[0]["run"]))
+            self.assertEqual(json.loads((pathlib.Path(folder) / "x.jsonl").read_text().splitlines()[0]), found[0])
 
 
 if __name__ == "__main__":

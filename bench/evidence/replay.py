@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Times of steps whose computing is replayed as a sleep, beside those of the papers: the chart and the table of docs/evidence.md.
+
+usage: replay.py [--program PROGRAM] [--document FILE] [--check]
+
+c is the baseline's ratio of communication to computing, r the ratio of the exchange of float32 to that of a method. Computing and sending
+in turn, a step is (1 + c) / (1 + c / r) times as fast. Measuring needs scripts/cluster, that is, root.
+"""
+
+import pathlib
+import statistics
+import sys
+
+import experiment
+import figures
+
+NAME, NETWORK, VALUES, ROUNDS = "replay", "200mbit", "4Mi", 4
+WORKERS = (4, 8)
+RATIOS = (0.70, 0.76, 1.95, 2.45, 4.0, 10.0)
+BASE, SHARDED_BASE = "float32", "W32G16"  # FSDP sends float32 weights and 16-bit gradients
+SHARDED, SHARDED_VALUES, SHARDED_RATIOS = ["W8G8", "W6G6", "W5G5", "W4G4", "W3G3", "W2G2", "W8G4", "W4G8", "W16G16"], 4 << 20, (3.72, 1.43, 1.18)
+METHODS = {  # method: title, color
+    "cgx:4": ("cgx:4", "#d55e00"), "qsgd:4@sra": ("qsgd:4", "#e69f00"), "qsgd:8@sra": ("qsgd:8", "#009e73"),
+    "global-uniform:8": ("global-uniform:8", "#0072b2"), "bfloat16@ring": ("bfloat16", "#888888"), "float32@native": ("MPI_Allreduce", "#cc79a7")}
+# Open MPI's default of MPI_Iallreduce takes 2.5 times as long as Rabenseifner's algorithm, 3.
+MPI_FLAGS = "--mca coll_libnbc_iallreduce_algorithm 3"
+
+# c is 1 / (share of linear scaling) - 1 of the baseline. Table 3.7 has CGX's share of linear scaling (90, 87 and 75 %), and the
+# throughputs beside it; 16 GPUs have twice the linear throughput of 8.
+CGX, NODES = "CGX (thesis, tables 3.6 and 3.7)", "CGX, 4 machines (table 3.9)"
+QSDP = "QSDP (thesis, table 2.1 and section 5.7), GPT of 1.3 B values"
+PUBLISHED = [  # source, c, published speed-up, our method, why it differs, label in the chart and its place
+    (f"{CGX}: ResNet-50", 0.70, 2900 / 1900, "cgx:4", "", "CGX: ResNet-50, Transformer-XL", "left offset 0.3,-1"),
+    (f"{CGX}: Transformer-XL", 0.76, 260 / 170, "cgx:4", "", "", ""),
+    (f"{CGX}: BERT", 1.95, 38.7 / 17.5, "cgx:4", "", "CGX: BERT", "left offset 0.8,-0.4"),
+    ("QSGD (section 5): LSTM, 2 GPUs", 2.45, 2.7, "qsgd:4@sra", "r is 6.8 there, with which the formula gives 2.54", "QSGD: LSTM", "right offset -0.8,0.4"),
+    ("QSGD (section 5): AlexNet, 16 GPUs", 4.0, 2.5, "qsgd:4@sra", "r is 4 there, with which the formula gives 2.50", "QSGD: AlexNet",
+     "left offset 0.8,0"),
+    (f"{QSDP}: 10 Gbit/s", 3.72, 2.25, "W8G8", "with kernels of no cost 2.21", "QSDP: 10 Gbit/s", "left offset -0.5,-1"),
+    (f"{QSDP}: 100 Gbit/s", 1.18, 1.15, "W8G8", "c fell to a third on a network ten times as fast, so most of it is not bandwidth",
+     "QSDP: 100 Gbit/s", "left offset 0.8,-0.4"),
+    (f"{NODES}: ResNet-50", 2 * 2900 / 0.90 / 564 - 1, 2300 / 564, "cgx:4", "", "CGX, 4 machines: ResNet-50", "right offset -0.8,0.4"),
+    (f"{NODES}: Transformer-XL", 2 * 260 / 0.87 / 32 - 1, 85 / 32, "cgx:4", "", "CGX, 4 machines: Transformer-XL", "right offset -0.8,0.3"),
+    (f"{NODES}: BERT", 2 * 38.7 / 0.75 / 1.4 - 1, 12 / 1.4, "cgx:4", "above even the ratio of bytes, 7.5: NCCL was slower than a ring of float32", "", ""),
+]
+
+
+def measured(program: pathlib.Path, options) -> None:
+    del options
+    for workers in WORKERS:
+        if any(line["what"] == "replay" and line["workers"] == workers for line in experiment.read(NAME)):
+            continue
+        count = experiment.measure(NAME, [
+            "env", f"MPIRUN_FLAGS={MPI_FLAGS}", "scripts/cluster", "--workers", str(workers), "--rate", NETWORK, "--timeout", "7200", "--", program,
+            "replay", "--values", VALUES, "--steps", str(ROUNDS), "--warm-up", "1", "--ratio", *map(str, RATIOS), "--exchange", BASE, *METHODS])
+        print(f"evidence: replay with {workers} workers: {count} methods", flush=True)
+    if not any(line["what"] == "sharded steps" for line in experiment.read(NAME)):
+        count = experiment.measure(NAME, [
+            "scripts/cluster", "--workers", "4", "--rate", NETWORK, "--timeout", "7200", "--", program.parents[1] / "examples/language_model/step_times",
+            "--json", "--values", str(SHARDED_VALUES), "--rounds", str(ROUNDS), "--ratio", *map(str, SHARDED_RATIOS), "--precision", *SHARDED])
+        print(f"evidence: replay of sharded steps: {count} precisions", flush=True)
+
+
+class measurement:
+    """The lines of one number of workers: replicas, or shards."""
+
+    def __init__(self, lines: list[dict], workers: int, what: str = "replay", base: str = BASE):
+        self.lines = {line["method"]: line for line in lines if line["what"] == what and line["workers"] == workers}
+        self.base_name, self.base = base, self.lines[base]
+
+    def steps(self, method: str, c: float) -> dict | None:
+        return next((s for s in self.lines.get(method, {}).get("steps", []) if s["c"] == c), None)
+
+    def ratio(self, method: str) -> float:
+        """r, of exchanges in the same round."""
+        return statistics.median(b / m for b, m in zip(self.base["exchange"], self.lines[method]["exchange"]))
+
+    def kernels(self, method: str) -> float | None:
+        """Processor time of kernels / exchange; None if the program does not measure it."""
+        line = self.lines[method]
+        return None if "kernels" not in line else statistics.median(k / e for k, e in zip(line["kernels"], line["exchange"]))
+
+    def speed_ups(self, method: str, c: float, how: str) -> list[float]:
+        """Of the rounds."""
+        base, mine = self.steps(self.base_name, c), self.steps(method, c)
+        return [] if mine is None or how not in mine or how not in base else [b / m for b, m in zip(base[how], mine[how])]
+
+    def formula(self, method: str, c: float) -> float:
+        return formula(c, self.ratio(method))
+
+
+def formula(c: float, r: float) -> float:
+    return (1 + c) / (1 + c / r)
+
+
+def shown(found: list[float]) -> str:
+    """The median; a ratio whose quartiles span 1 is none."""
+    if not found:
+        return ""
+    low, middle, high = statistics.quantiles(found, n=4, method="inclusive")
+    return "no difference" if low < 1 < high else f"{middle:.2f}"
+
+
+def verdict(published: float, found: list[float], expected: float) -> str:
+    value = statistics.median(found) if found else expected
+    off = value / published - 1
+    if abs(off) <= 0.05:
+        return "holds"
+    return f"{100 * off:+.0f} % here" if found else f"does not follow from bytes: {100 * off:+.0f} %"
+
+
+def digits(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def both(m: measurement, method: str, c: float) -> str:
+    """In turn / at once."""
+    return " / ".join(filter(None, (shown(m.speed_ups(method, c, how)) for how in ("in_turn", "at_once"))))
+
+
+def rendered(lines: list[dict]) -> str:
+    experiment.one_source(NAME, lines)
+    of = {n: measurement(lines, n) for n in WORKERS}
+    shards = measurement(lines, 4, "sharded steps", SHARDED_BASE)
+    rows = []
+    for source, c, published, method, why, *_ in PUBLISHED:
+        sharded = method in shards.lines
+        four = shards if sharded else of[4]
+        here = four.speed_ups(method, c, "in_turn")
+        expected = four.formula(method, c)
+        found = verdict(published, here, expected)
+        rows.append([source, f"{c:.3g}", f"`{method if sharded else METHODS[method][0]}`", f"{published:.2f}", f"{expected:.2f}", shown(here),
+                     "" if sharded else shown(of[8].speed_ups(method, c, "in_turn")), digits(four.kernels(method)), found + (f"; {why}" if why else "")])
+    first = figures.table(["claim", "c", "here", "published", "formula", *(f"{n} workers" for n in WORKERS), "kernels / exchange", "verdict"], rows)
+    every = [[f"`{title}`, {n} workers", f"{of[n].ratio(method):.2f}", digits(of[n].kernels(method)), *(both(of[n], method, c) for c in RATIOS)]
+             for method, (title, _) in METHODS.items() for n in WORKERS]
+    second = figures.table(["method", "r", "kernels / exchange", *(f"c = {c:g}" for c in RATIOS)], every)
+    third = figures.table(["precision", "r", "bytes a step", *(f"c = {c:g}" for c in SHARDED_RATIOS)], [
+        [f"`{p}`", f"{shards.ratio(p):.2f}", f"{shards.lines[p]['bytes_a_step']:,}", *(both(shards, p, c) for c in SHARDED_RATIOS)] for p in SHARDED])
+    compared = [(of[n], m, c) for n in WORKERS for m in METHODS for c in RATIOS] + [(shards, p, c) for p in SHARDED for c in SHARDED_RATIOS]
+    apart = [abs(statistics.median(m.speed_ups(method, c, "in_turn")) / m.formula(method, c) - 1) for m, method, c in compared]
+    runs = {(line["run"]["date"], line["run"]["commit"], line["run"]["machine"]) for line in lines}
+    origin = "; ".join(f"{date}, commit `{commit}`, {machine}" for date, commit, machine in sorted(runs))
+    foreign = [line["run"]["foreign"] for line in lines if line["run"]["foreign"] is not None]
+    return (first + f"\nIn turn, measured steps are within {100 * max(apart):.0f} % of the formula in all {len(apart)} cases, within 5 % in "
+            f"{sum(a <= 0.05 for a in apart)}. 0.2 Gbit/s, {ROUNDS} rounds, medians. {origin}; load before the runs at most "
+            f"{max(line['run']['load'] for line in lines):.2f}, other processes at most {100 * max(foreign):.0f} % of the processor time "
+            f"beside replicas.\n\nReplicas of {VALUES} values, in turn / at once:\n\n" + second +
+            f"\nShards of {SHARDED_VALUES >> 20}Mi values in 12 layers, 4 workers, beside `{SHARDED_BASE}`, in turn / at once:\n\n" + third +
+            f"\nBeside 16-bit weights and gradients, `W8G8` has r = {shards.ratio('W8G8') / shards.ratio('W16G16'):.2f}, and with their c = 3.72 a step "
+            f"would be {formula(3.72, shards.ratio('W8G8') / shards.ratio('W16G16')):.2f} times as fast.\n")
+
+
+def chart_of(lines: list[dict]) -> tuple[str, str]:
+    of = {n: measurement(lines, n) for n in WORKERS}
+    data, turn, once = [], [], []
+    for k, (method, (title, color)) in enumerate(METHODS.items()):
+        if method == "float32@native":
+            continue
+        r = of[4].ratio(method)
+        turn.append(f"(1 + x) / (1 + x / {r:.4g}) with lines linewidth 1.5 linecolor '{color}' title '{title}, r = {r:.1f}'")
+        once.append(f"max(1, x) / max(1, x / {r:.4g}) with lines linewidth 1.5 dashtype 2 linecolor '{color}' notitle")
+        for plots, how in ((turn, "in_turn"), (once, "at_once")):
+            for n, shape in zip(WORKERS, (7, 6)):
+                points = [(c, statistics.median(x)) for c in RATIOS if (x := of[n].speed_ups(method, c, how))]
+                data.append(f"$d{k}_{n}_{how} << END\n" + "\n".join(f"{c:g} {y:.4g}" for c, y in points) + "\nEND")
+                plots.append(f"$d{k}_{n}_{how} using 1:2 with points pointtype {shape} pointsize 0.7 linewidth 1.5 linecolor '{color}' notitle")
+    papers = [(c, y, label, place) for _, c, y, _, _, label, place in PUBLISHED if c <= 20]
+    data.append("$papers << END\n" + "\n".join(f"{c:.4g} {y:.4g}" for c, y, *_ in papers) + "\nEND")
+    turn.append("$papers using 1:2 with points pointtype 2 pointsize 1 linewidth 2 linecolor '#000000' title 'published'")
+    labels = [f"set label '{label}' at {c:.4g},{y:.4g} {place} font ',9' front" for c, y, label, place in papers if label]
+    once += ["NaN with points pointtype 7 linecolor '#444444' title '4 workers'", "NaN with points pointtype 6 linecolor '#444444' title '8 workers'",
+             "NaN with lines dashtype 2 linewidth 1.5 linecolor '#444444' title 'bound: max(1, c) / max(1, c / r)'"]
+    return "evidence-replay.svg", "\n".join([
+        *data, "set terminal svg size 1100,480 font 'sans-serif,11' background '#ffffff' name 'replay'", "set encoding utf8",
+        "set border 3 linecolor '#444444'", "set tics nomirror textcolor '#444444'", "set grid linecolor '#dddddd' linetype 1",
+        "max(a, b) = a > b ? a : b", "set logscale xy", "set xrange [0.3:20]", "set yrange [0.9:7]", "set samples 60",
+        "set xtics (0.35, 0.7, 1, 2, 4, 10, 20)", "set ytics (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6)", "set xlabel 'c: communication of float32 / computing'",
+        "set key left top reverse Left samplen 2", "set multiplot layout 1,2 margins 0.05,0.99,0.12,0.92 spacing 0.05",
+        "set title 'times as fast as float32: computing and sending in turn'", *labels, "plot " + ", ".join(turn), "unset label",
+        "set title 'at once: layers travel during both passes'", "plot " + ", ".join(once), "unset multiplot", ""])
+
+
+if __name__ == "__main__":
+    sys.exit(experiment.run(NAME, __doc__.splitlines()[0], document=experiment.ROOT / "docs/evidence.md", rendered=rendered, measured=measured, chart_of=chart_of))
