@@ -177,11 +177,13 @@ class Lines(unittest.TestCase):
     def test_a_measurement_adds_lines_with_their_origin(self):
         with tempfile.TemporaryDirectory() as folder:
             experiment.RESULTS = pathlib.Path(folder)
+            experiment.settle = lambda: 0.25  # does not wait for an idle machine
             for _ in range(2):
                 self.assertEqual(experiment.measure("x", [sys.executable, "-c", "print('noise'); print('{\"value\": 1, \"processor\": 0.5}')"]), 1)
             found = experiment.read("x")
             self.assertEqual([line["value"] for line in found], [1, 1])
             self.assertEqual(found[0]["run"]["source"], experiment.source_hash())
+            self.assertEqual(found[0]["run"]["load"], 0.25)
             self.assertLessEqual({"commit", "date", "machine", "seconds", "load", "foreign"}, set(found[0]["run"]))
             self.assertEqual(json.loads((pathlib.Path(folder) / "x.jsonl").read_text().splitlines()[0]), found[0])
 
