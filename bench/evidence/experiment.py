@@ -55,7 +55,7 @@ def settle(most: float = 0.5, seconds: int = 600) -> float:
     return os.getloadavg()[0]
 
 
-def measure(name: str, command: list, **facts) -> int:
+def measure(name: str, command: list) -> int:
     """Runs a command that prints lines of JSON, and adds them with the origin of the run.
 
     Lines may have "processor": processor time of the run, to tell it from that of other processes. @returns the number of lines
@@ -68,7 +68,7 @@ def measure(name: str, command: list, **facts) -> int:
     own = [line["processor"] for line in found if "processor" in line]
     foreign = round(max(0.0, busy_seconds() - busy - own[0]) / seconds / len(os.sched_getaffinity(0)), 3) if own else None
     run = {"commit": benchmarks.commit(), "source": source_hash(), "date": benchmarks.today(), "machine": benchmarks.machine(),
-           "seconds": round(seconds), "load": round(load, 2), "foreign": foreign, **facts}
+           "seconds": round(seconds), "load": round(load, 2), "foreign": foreign}
     RESULTS.mkdir(exist_ok=True)
     with (RESULTS / f"{name}.jsonl").open("a") as file:
         file.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in ({**line, "run": run} for line in found))

@@ -341,7 +341,7 @@ int run(int argc, char** argv) {
   }
   chosen.errors.draw = drawn_of(chosen) != nullptr;
   if (errors->parsed() && chosen.errors.draw) chosen.replica.values = drawn_values;
-  if (replays->parsed() && chosen.replica.values < chosen.replays.layers) chosen.replica.values = 4U << 20;
+  if (replays->parsed() && chosen.replica.values == 0) chosen.replica.values = 4U << 20;
   if (chosen.methods.empty()) chosen.methods = chosen.quick ? quick_methods() : usual_methods();
 
   std::vector<method> methods;

@@ -18,13 +18,7 @@
 namespace evidence {
 namespace {
 
-using clock = std::chrono::steady_clock;
-
-double slowest(workers& all, double mine) {
-  std::vector<double> theirs(static_cast<std::size_t>(all.size()));
-  gq::transport::allgather_value(all, mine, std::span(theirs));
-  return *std::ranges::max_element(theirs);
-}
+double slowest(workers& all, double mine) { return std::ranges::max(gather(all, mine)); }
 
 double median(std::vector<double> x) {
   std::ranges::sort(x);
@@ -75,9 +69,6 @@ class replayer {
 
  private:
   static void compute(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
-  static double seconds_since(clock::time_point begin) {
-    return std::chrono::duration<double>(clock::now() - begin).count();
-  }
 
   void pass(overlapped& mean, double computing, bool first) {
     double const forward = computing / 3 / static_cast<double>(how_.layers);
@@ -108,11 +99,8 @@ double processor_seconds(workers& all) {
   struct process {
     std::int64_t id, ticks;
   };
-  process const mine{::getpid(), std::clock()};
-  std::vector<process> theirs(static_cast<std::size_t>(all.size()));
-  gq::transport::allgather_value(all, mine, std::span(theirs));
   std::map<std::int64_t, std::int64_t> ticks;  // workers may be threads of one process
-  for (process const& p : theirs) ticks[p.id] = p.ticks;
+  for (process const& p : gather(all, process{::getpid(), std::clock()})) ticks[p.id] = p.ticks;
   std::int64_t sum = 0;
   for (auto const& [id, each] : ticks) sum += each;
   return static_cast<double>(sum) / CLOCKS_PER_SEC;
@@ -120,6 +108,10 @@ double processor_seconds(workers& all) {
 
 std::vector<replayed> replay(workers& all, std::vector<method> const& methods, replica_setting const& with,
                              replay_setting const& how, std::uint64_t rounds, std::uint64_t warm_up) {
+  if (with.values < how.layers)
+    throw gq::configuration_error("globalq: evidence: a replay of " + std::to_string(with.values) +
+                                  " values; give --values at least the number of layers, " +
+                                  std::to_string(how.layers));
   std::vector<replayed> found;
   for (timing& t : measure(all, vector_kind(), methods, with, rounds, warm_up))
     found.push_back({std::move(t), {}});

@@ -6,26 +6,11 @@
 #include "run.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <numeric>
 
 namespace evidence {
 namespace {
-
-using clock = std::chrono::steady_clock;
-
-double seconds_since(clock::time_point begin) {
-  return std::chrono::duration<double>(clock::now() - begin).count();
-}
-
-/// Every worker's value.
-template <class T>
-std::vector<T> gather(workers& all, T const& mine) {
-  std::vector<T> values(static_cast<std::size_t>(all.size()));
-  gq::transport::allgather_value(all, mine, std::span(values));
-  return values;
-}
 
 /// Replaces every worker's values by the maximum, or by the mean, over the workers.
 void combine(workers& all, std::vector<double>& mine, bool largest) {

@@ -14,18 +14,25 @@
 
 #include <Kokkos_Core.hpp>
 
-#include <ctime>
-
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 #include <memory>
 #include <span>
 #include <utility>
 #include <variant>
+#include <vector>
 
 namespace evidence {
 
 namespace gq = globalq;
+
+using clock = std::chrono::steady_clock;
+
+inline double seconds_since(clock::time_point begin) {
+  return std::chrono::duration<double>(clock::now() - begin).count();
+}
 
 /// @brief Processor time of this thread in seconds; sleeping and time of other threads on its core do not count.
 inline double thread_seconds() {
@@ -131,5 +138,13 @@ class workers {
 static_assert(gq::Transport<workers> && gq::transport::OwnAllgather<workers> &&
               gq::transport::OwnAllreduceSum<workers, float> && gq::transport::OwnBytesSent<workers> &&
               gq::transport::OwnExecution<workers> && gq::transport::OwnRetain<workers>);
+
+/// Every worker's value.
+template <class T>
+std::vector<T> gather(workers& all, T const& mine) {
+  std::vector<T> values(static_cast<std::size_t>(all.size()));
+  gq::transport::allgather_value(all, mine, std::span(values));
+  return values;
+}
 
 }  // namespace evidence
