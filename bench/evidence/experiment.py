@@ -55,16 +55,17 @@ def settle(most: float = 0.5, seconds: int = 600) -> float:
     return os.getloadavg()[0]
 
 
-def measure(name: str, command: list) -> int:
+def measure(name: str, command: list, *, waits: bool = True) -> int:
     """Runs a command that prints lines of JSON, and adds them with the origin of the run.
 
-    Lines may have "processor": processor time of the run, to tell it from that of other processes. @returns the number of lines
+    waits: for an idle machine; results that are no times do not depend on it. Lines may have "processor": processor time of the run, to tell
+    it from that of other processes. @returns the number of lines
     """
-    load = settle()  # before the run: workers exceed the cores during it
+    load = settle() if waits else os.getloadavg()[0]  # before the run: workers exceed the cores during it
     began, busy = time.monotonic(), busy_seconds()
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT)
+    done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT)
     seconds = time.monotonic() - began
-    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    found = [json.loads(line, parse_float=lambda digits: float(f"{float(digits):.6g}")) for line in done.stdout.splitlines() if line.startswith("{")]
     own = [line["processor"] for line in found if "processor" in line]
     foreign = round(max(0.0, busy_seconds() - busy - own[0]) / seconds / len(os.sched_getaffinity(0)), 3) if own else None
     run = {"commit": benchmarks.commit(), "source": source_hash(), "date": benchmarks.today(), "machine": benchmarks.machine(),
@@ -80,6 +81,11 @@ def one_source(name: str, lines: list[dict]) -> None:
     if len(sources) > 1:
         raise SystemExit(f"evidence: results/{name}.jsonl has lines of {len(sources)} versions of the measured sources ({', '.join(sources)}); "
                          "measure its older lines again, or its table mixes versions")
+
+
+def origin(lines: list[dict]) -> str:
+    runs = {(line["run"]["date"], line["run"]["commit"], line["run"]["machine"]) for line in lines}
+    return "; ".join(f"{date}, commit `{commit}`, {machine}" for date, commit, machine in sorted(runs))
 
 
 def chart(script: str) -> str | None:

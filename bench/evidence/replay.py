@@ -140,11 +140,9 @@ def rendered(lines: list[dict]) -> str:
         [f"`{p}`", f"{shards.ratio(p):.2f}", f"{shards.lines[p]['bytes_a_step']:,}", *(both(shards, p, c) for c in SHARDED_RATIOS)] for p in SHARDED])
     compared = [(of[n], m, c) for n in WORKERS for m in METHODS for c in RATIOS] + [(shards, p, c) for p in SHARDED for c in SHARDED_RATIOS]
     apart = [abs(statistics.median(m.speed_ups(method, c, "in_turn")) / m.formula(method, c) - 1) for m, method, c in compared]
-    runs = {(line["run"]["date"], line["run"]["commit"], line["run"]["machine"]) for line in lines}
-    origin = "; ".join(f"{date}, commit `{commit}`, {machine}" for date, commit, machine in sorted(runs))
     foreign = [line["run"]["foreign"] for line in lines if line["run"]["foreign"] is not None]
     return (first + f"\nIn turn, measured steps are within {100 * max(apart):.0f} % of the formula in all {len(apart)} cases, within 5 % in "
-            f"{sum(a <= 0.05 for a in apart)}. {figures.NETWORKS[NETWORK]}, {ROUNDS} rounds, medians. {origin}; load before the runs at most "
+            f"{sum(a <= 0.05 for a in apart)}. {figures.NETWORKS[NETWORK]}, {ROUNDS} rounds, medians. {experiment.origin(lines)}; load before the runs at most "
             f"{max(line['run']['load'] for line in lines):.2f}, other processes at most {100 * max(foreign):.0f} % of the processor time "
             f"beside replicas.\n\nReplicas of {VALUES} values, in turn / at once:\n\n" + second +
             f"\nShards of {SHARDED_VALUES >> 20}Mi values in 12 layers, 4 workers, beside `{SHARDED_BASE}`, in turn / at once:\n\n" + third +
