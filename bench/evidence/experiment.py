@@ -63,7 +63,8 @@ def measure(name: str, command: list, *, waits: bool = True) -> int:
     """
     load = settle() if waits else os.getloadavg()[0]  # before the run: workers exceed the cores during it
     began, busy = time.monotonic(), busy_seconds()
-    done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT)
+    alone = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # workers share the cores; OpenBLAS with threads of its own takes 4.7 times as long
+    done = subprocess.run([str(part) for part in command], env=alone, stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT)
     seconds = time.monotonic() - began
     found = [json.loads(line, parse_float=lambda digits: float(f"{float(digits):.6g}")) for line in done.stdout.splitlines() if line.startswith("{")]
     own = [line["processor"] for line in found if "processor" in line]
