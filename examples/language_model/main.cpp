@@ -39,6 +39,7 @@ struct settings {
   std::int64_t batch = 8;  // pieces per worker
   std::uint64_t steps = 300;
   std::uint64_t seed = 1;
+  bool falls = false, json = false;
   double gap = 0;     // percent that the loss of 8 bits or more may be above float32; 0: any
   double margin = 0;  // percent that the loss of W4G4 must be above W8G8; 0: any
 };
@@ -107,11 +108,13 @@ int compare(settings const& s, std::size_t bytes_of_text, int workers, Train con
   std::vector<lm::precision> all;
   for (std::string const& name : s.precisions) all.push_back(lm::precision_of(name));
   expect_compared(s, all);
-  std::printf("%zu bytes of text; %d workers, %llu steps of %lld x %lld bytes each\n\n", bytes_of_text,
-              workers, static_cast<unsigned long long>(s.steps), static_cast<long long>(s.batch),
-              static_cast<long long>(s.model.context));
-  std::printf("%-15s %13s %10s %12s %10s  %s\n", "precision", "bytes a step", "held out", "to float32",
-              "seconds", "replicas");
+  if (!s.json) {
+    std::printf("%zu bytes of text; %d workers, %llu steps of %lld x %lld bytes each\n\n", bytes_of_text,
+                workers, static_cast<unsigned long long>(s.steps), static_cast<long long>(s.batch),
+                static_cast<long long>(s.model.context));
+    std::printf("%-15s %13s %10s %12s %10s  %s\n", "precision", "bytes a step", "held out", "to float32",
+                "seconds", "replicas");
+  }
   std::map<std::string, double> losses;
   bool good = true;
   for (lm::precision const& p : all) {
@@ -120,9 +123,17 @@ int compare(settings const& s, std::size_t bytes_of_text, int workers, Train con
     char change[32] = "-";
     if (losses.contains("float32"))
       std::snprintf(change, sizeof change, "%+.2f%%", percent(r.loss, losses["float32"]));
-    std::printf("%-15s %13llu %10.4f %12s %10.1f  %s\n", p.name.c_str(),
-                static_cast<unsigned long long>(r.bytes_a_step), r.loss, change, r.seconds,
-                r.replicas_agree ? "identical" : "DIFFER");
+    if (s.json)
+      std::printf(
+          "{\"what\": \"training\", \"method\": \"%s\", \"seed\": %llu, \"workers\": %d, \"steps\": %llu, "
+          "\"bytes_a_step\": %llu, \"loss\": %.6f, \"identical\": %s}\n",
+          p.name.c_str(), static_cast<unsigned long long>(s.seed), workers,
+          static_cast<unsigned long long>(s.steps), static_cast<unsigned long long>(r.bytes_a_step), r.loss,
+          r.replicas_agree ? "true" : "false");
+    else
+      std::printf("%-15s %13llu %10.4f %12s %10.1f  %s\n", p.name.c_str(),
+                  static_cast<unsigned long long>(r.bytes_a_step), r.loss, change, r.seconds,
+                  r.replicas_agree ? "identical" : "DIFFER");
     std::fflush(stdout);
     if (!std::isfinite(r.loss))
       std::fprintf(stderr, "language_model: %s: the loss is not finite\n", p.name.c_str());
@@ -171,12 +182,15 @@ int main(int argc, char** argv) {
   app.add_option("--width", s.model.width, "width of the model, a multiple of 4")->check(CLI::PositiveNumber);
   app.add_option("--blocks", s.model.blocks, "blocks of the model")->check(CLI::PositiveNumber);
   app.add_option("--rate", s.optimizer.rate, "Adam's rate")->check(CLI::PositiveNumber);
+  app.add_flag("--falls", s.falls, "Adam's rate falls to 0 as half a cosine");
+  app.add_flag("--json", s.json, "prints a line of JSON for each precision");
   app.add_option("--seed", s.seed, "seed of everything that is drawn");
   app.add_option("--gap", s.gap, "fail when W8G8, W32G8, W8G32 end more percent above float32")
       ->check(CLI::PositiveNumber);
   app.add_option("--margin", s.margin, "fail when W4G4 ends less percent above W8G8")
       ->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
+  if (s.falls) s.optimizer.steps = s.steps;
   bool const uses_mpi = examples::launched_rank().has_value();
 #ifdef GLOBALQ_HAS_MPI
   int level = 0;  // calls that are started run on a thread of their own

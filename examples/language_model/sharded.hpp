@@ -22,6 +22,7 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <numbers>
 #include <optional>
 #include <span>
 #include <utility>
@@ -32,7 +33,13 @@ namespace language_model {
 struct adam {
   double rate = 3e-3;
   std::uint64_t warm_up = 20;  ///< steps in which the rate grows
+  std::uint64_t steps = 0;     ///< in which it falls to 0 as half a cosine; 0: it stays
   double first = 0.9, second = 0.99;
+
+  /// Of the highest rate, at the end of so many steps.
+  double share(double done) const {
+    return steps == 0 ? 1 : (1 + std::cos(std::numbers::pi * done / static_cast<double>(steps))) / 2;
+  }
 };
 
 /// A parameter of a layer.
@@ -136,7 +143,7 @@ class sharded_vector {
   /// Adam's step. @param step  from 0 on
   void update(adam const& how, std::uint64_t step) {
     double const t = static_cast<double>(step + 1);
-    double const rate = how.rate *
+    double const rate = how.rate * how.share(t) *
                         std::min(1.0, t / static_cast<double>(std::max<std::uint64_t>(1, how.warm_up))) *
                         std::sqrt(1 - std::pow(how.second, t)) / (1 - std::pow(how.first, t));
     for (std::size_t i = 0; i < weights_.size(); ++i) {
