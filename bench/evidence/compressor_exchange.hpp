@@ -9,6 +9,7 @@
 #include <globalq/baseline/adaptive.hpp>
 #include <globalq/baseline/error_feedback.hpp>
 #include <globalq/train/adapt/accordion.hpp>
+#include <globalq/train/adapt/choices.hpp>
 #include <globalq/train/adapt/lgreco.hpp>
 
 #include <algorithm>
@@ -65,26 +66,36 @@ std::size_t place_of(std::vector<Parameter> const& ascending, Parameter least) {
   return static_cast<std::size_t>(at - ascending.begin());
 }
 
-/// With error feedback, and a parameter of each layer that is chosen again, by "rule", after "every" steps. lgreco:
-/// half to twice the reference, at its error; accordion: half or twice; both: a fourth to four times, at the error of
-/// Accordion's choice.
-/// @param candidates  a fourth to four times the reference, ascending, half and twice among them
+/// Candidates around a reference: ranks, or densities of at most 1.
+inline std::vector<int> candidates_around(int reference, double range) {
+  auto const found = gq::adapt::around(static_cast<std::uint32_t>(reference), range);
+  return {found.begin(), found.end()};
+}
+inline std::vector<double> candidates_around(double reference, double range) {
+  auto found = gq::adapt::around(reference, 17, range);
+  std::erase_if(found, [](double density) { return density > 1; });
+  return found;
+}
+
+/// With error feedback, and a parameter of each layer that is chosen again, by "rule", after "every" steps. lgreco: from
+/// reference / range to range * reference, at its error; accordion: half or twice; both: a fourth to four times, at the
+/// error of Accordion's choice.
 template <class Compressor, class Parameter>
 std::unique_ptr<exchange> adaptive(setting const& with, gq::named::arguments const& how, Compressor inner,
-                                   std::vector<Parameter> candidates, Parameter reference) {
+                                   Parameter reference) {
   constexpr std::array<std::string_view, 3> rules{"lgreco", "accordion", "both"};
   std::size_t const rule = how.one_of("rule", rules);
-  std::size_t const few = place_of(candidates, reference / 2), many = place_of(candidates, 2 * reference);
-  gq::baseline::adaptive_options<Parameter> o{.reference = reference};
-  auto const at = [&](std::size_t k) { return candidates.begin() + static_cast<std::ptrdiff_t>(k); };
-  std::size_t const first = rule == 2 ? 0 : few, end = rule == 2 ? candidates.size() : many + 1;
-  o.candidates.assign(at(first), at(end));
+  double const range = rule == 0 ? how.real("range", 1) : rule == 1 ? 2 : 4;
+  gq::baseline::adaptive_options<Parameter> o{.candidates = candidates_around(reference, range),
+                                              .reference = reference};
   o.every = every_of(with, how);
   if (rule != 0) {
-    o.reference = candidates[many];  // training begins with little compression
+    std::size_t const few = place_of(o.candidates, reference / 2),
+                      many = place_of(o.candidates, 2 * reference);
+    o.reference = o.candidates[many];  // training begins with little compression
     o.how = gq::adapt::accordion_rule(
-        {.less = static_cast<std::uint32_t>(many - first),
-         .more = static_cast<std::uint32_t>(few - first),
+        {.less = static_cast<std::uint32_t>(many),
+         .more = static_cast<std::uint32_t>(few),
          .within = rule == 2 ? gq::adapt::rule_of(gq::adapt::lgreco{}) : gq::adapt::rule()});
   }
   return plain(with, gq::baseline::adaptive(std::move(inner), std::move(o)));

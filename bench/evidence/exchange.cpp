@@ -28,13 +28,16 @@ constexpr parameter percent{"percent", "1", "a number above 0 and at most 100",
 constexpr parameter every{"every", "0", "0 to 1073741824",
                           "number of steps between two choices; 0: an eighth of the training, at least 5"};
 
+constexpr parameter range{"range", "2", "a number above 1",
+                          "L-GreCo chooses from the reference divided by this to the reference times this"};
+
 constexpr parameter adaptive_cgx_parameters[] = {
     {"rule", "kmeans", "kmeans, linear or bayes", "rule that chooses the bits and the bucket of each layer"},
     every};
 constexpr parameter lgreco_parameters[] = {
-    {"bits", "4", "2 to 4",
-     "bits per value of the reference, whose error is the budget; each layer gets half to twice as many"},
+    {"bits", "4", "2 to 4", "bits per value of the reference, whose error is the budget"},
     {"bucket", "128", "1 to 1048576", "number of consecutive values that share a scale"},
+    range,
     every};
 constexpr parameter top_k_parameters[] = {
     percent,
@@ -49,13 +52,14 @@ constexpr parameter layer_rule{
 constexpr parameter adaptive_top_k_parameters[] = {
     {"percent", "1", "a number above 0 and at most 25", "percentage of the values that the reference sends"},
     layer_rule,
+    range,
     every};
 constexpr parameter rand_k_parameters[] = {percent, feedback};
 constexpr parameter power_sgd_parameters[] = {
     {"rank", "4", "1 to 256", "number of columns of each of the two matrices that represent a layer"},
     feedback};
 constexpr parameter adaptive_power_sgd_parameters[] = {
-    {"rank", "4", "2 to 64", "rank of the reference"}, layer_rule, every};
+    {"rank", "4", "2 to 64", "rank of the reference"}, layer_rule, range, every};
 constexpr parameter sign_sgd_parameters[] = {
     {"scale", "layers", "layers or one",
      "factor of the signs; layers: the mean magnitude of each layer; one: 1, as in the paper"},

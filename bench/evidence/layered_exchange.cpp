@@ -103,7 +103,8 @@ std::unique_ptr<exchange> make_lgreco(setting const& with, gq::named::arguments 
   std::uint64_t const bucket = how.number("bucket", 1, 1U << 20);
   gq::adapt::chooser_options o;
   o.candidates.clear();
-  for (std::uint32_t const b : gq::adapt::around(bits)) o.candidates.push_back({b, bucket});
+  for (std::uint32_t const b : gq::adapt::around(bits, how.real("range", 1)))
+    if (b >= 2 && b <= 8) o.candidates.push_back({b, bucket});
   o.reference = {bits, bucket};
   o.how = gq::adapt::rule_of(gq::adapt::lgreco{});
   return std::make_unique<adaptive_exchange>(with, how, std::move(o));

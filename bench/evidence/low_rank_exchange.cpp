@@ -32,10 +32,7 @@ std::unique_ptr<exchange> make_power_sgd(setting const& with, gq::named::argumen
 std::unique_ptr<exchange> make_adaptive_power_sgd(setting const& with, gq::named::arguments const& how) {
   auto const rank = static_cast<int>(how.number("rank", 2, 64));
 #ifdef GLOBALQ_HAS_EIGEN
-  std::vector<int> candidates;
-  for (int r = (rank + 3) / 4; r <= 4 * rank; ++r) candidates.push_back(r);
-  return adaptive(with, how, gq::baseline::power_sgd(with.layers, {.rank = rank}, {.seed = with.seed}),
-                  std::move(candidates), rank);
+  return adaptive(with, how, gq::baseline::power_sgd(with.layers, {.rank = rank}, {.seed = with.seed}), rank);
 #else
   static_cast<void>(rank);
   refuse_without_eigen();

@@ -34,10 +34,8 @@ std::unique_ptr<exchange> make_top_k(setting const& with, gq::named::arguments c
 std::unique_ptr<exchange> make_adaptive_top_k(setting const& with, gq::named::arguments const& how) {
   double const density = share(how);
   if (density > 0.25) how.refuse_value("percent");
-  std::vector<double> candidates;
-  for (int k = -8; k <= 8; ++k) candidates.push_back(density * std::exp2(0.25 * k));
   return adaptive(with, how, gq::baseline::top_k(with.layers, {.density = density}, {.seed = with.seed}),
-                  std::move(candidates), density);
+                  density);
 }
 
 std::unique_ptr<exchange> make_rand_k(setting const& with, gq::named::arguments const& how) {
