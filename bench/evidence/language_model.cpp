@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// @brief evidence: the transformer of examples/language_model, every worker with all of it.
+/// @brief evidence: the transformer of examples/language_model, every worker with all of it; of bytes, or of words.
 
 #include "torch_model.hpp"
+#include "word_text.hpp"
 
 #include <language_model/text.hpp>
 #include <language_model/transformer.hpp>
@@ -17,13 +18,17 @@ namespace lm = language_model;
 
 constexpr double highest_rate = 3e-3;
 
+std::vector<std::string> text_of(replica_setting const& with) {
+  return with.text.empty() ? std::vector<std::string>{GLOBALQ_LANGUAGE_MODEL_TEXT} : with.text;
+}
+
+template <class Text>
 class language final : public torch_model {
  public:
-  explicit language(replica_setting const& with)
-      : with_(with),
-        batch_(with.small ? 2 : 8),
-        text_(with.text.empty() ? std::vector<std::string>{GLOBALQ_LANGUAGE_MODEL_TEXT} : with.text) {
+  language(replica_setting const& with, Text text, std::int64_t symbols)
+      : with_(with), batch_(with.small ? 2 : 8), text_(std::move(text)) {
     if (with.small) shape_ = {.context = 16, .width = 16, .heads = 2, .blocks = 1};
+    shape_.symbols = symbols;
     std::lock_guard const alone(torch_generator());
     torch::manual_seed(with.seed);
     net_ = lm::transformer(shape_);
@@ -67,13 +72,19 @@ class language final : public torch_model {
   replica_setting with_;
   std::int64_t batch_;
   lm::shape shape_;
-  lm::text text_;
+  Text text_;
   lm::transformer net_{nullptr};
   std::unique_ptr<torch::optim::Adam> adam_;
 };
 
 }  // namespace
 
-std::unique_ptr<model> make_language(replica_setting const& with) { return std::make_unique<language>(with); }
+std::unique_ptr<model> make_language(replica_setting const& with) {
+  return std::make_unique<language<lm::text>>(with, lm::text(text_of(with)), lm::text::symbols);
+}
+std::unique_ptr<model> make_words(replica_setting const& with) {
+  std::int64_t const symbols = with.small ? 64 : 8192;
+  return std::make_unique<language<word_text>>(with, word_text(text_of(with), symbols), symbols);
+}
 
 }  // namespace evidence

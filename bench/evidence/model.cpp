@@ -23,9 +23,9 @@ constexpr maker digits = make_digits;
 constexpr maker digits = nullptr;
 #endif
 #ifdef GLOBALQ_EVIDENCE_LANGUAGE
-constexpr maker language = make_language;
+constexpr maker language = make_language, words = make_words;
 #else
-constexpr maker language = nullptr;
+constexpr maker language = nullptr, words = nullptr;
 #endif
 #ifdef GLOBALQ_EVIDENCE_RESIDUAL
 constexpr maker residual = make_residual;
@@ -43,6 +43,10 @@ constexpr model_kind table[] = {
     {"language",
      "transformer of two blocks that predicts the next byte, Adam, 8 x 64 bytes a worker, LibTorch", "loss",
      300, 60, language, "LibTorch"},
+    {"words",
+     "the same transformer with a vocabulary of 8,192 words: its embedding and its head hold nine tenths of "
+     "the values",
+     "loss", 600, 60, words, "LibTorch"},
 };
 
 }  // namespace

@@ -85,6 +85,7 @@ std::span<model_kind const> drawn_kinds();
 // Each is defined in its own source.
 std::unique_ptr<model> make_digits(replica_setting const&);
 std::unique_ptr<model> make_language(replica_setting const&);
+std::unique_ptr<model> make_words(replica_setting const&);
 std::unique_ptr<model> make_residual(replica_setting const&);
 
 /// @brief The learning rate of a step, relative to the highest: ten steps of linear warm-up, then half a cosine down to
