@@ -8,10 +8,12 @@ lines alone. Lines in one table must have one hash of the measured sources: tabl
 import argparse
 import hashlib
 import json
+import math
 import os
 import pathlib
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 import time
@@ -55,11 +57,11 @@ def settle(most: float = 0.5, seconds: int = 600) -> float:
     return os.getloadavg()[0]
 
 
-def measure(name: str, command: list, *, waits: bool = True) -> int:
+def measure(name: str, command: list, *, waits: bool = True, facts: dict = {}) -> int:
     """Runs a command that prints lines of JSON, and adds them with the origin of the run.
 
-    waits: for an idle machine; results that are no times do not depend on it. Lines may have "processor": processor time of the run, to tell
-    it from that of other processes. @returns the number of lines
+    waits: for an idle machine; results that are no times do not depend on it. facts: added to each line. Lines may have "processor":
+    processor time of the run, to tell it from that of other processes. @returns the number of lines
     """
     load = settle() if waits else os.getloadavg()[0]  # before the run: workers exceed the cores during it
     began, busy = time.monotonic(), busy_seconds()
@@ -73,8 +75,16 @@ def measure(name: str, command: list, *, waits: bool = True) -> int:
            "seconds": round(seconds), "load": round(load, 2), "foreign": foreign}
     RESULTS.mkdir(exist_ok=True)
     with (RESULTS / f"{name}.jsonl").open("a") as file:
-        file.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in ({**line, "run": run} for line in found))
+        file.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in ({**line, **facts, "run": run} for line in found))
     return len(found)
+
+
+STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365}  # 97.5 % of Student's distribution, for this many values
+
+
+def interval(differences: list[float]) -> tuple[float, float]:
+    """Mean of the differences, and half of its 95 % interval."""
+    return statistics.fmean(differences), STUDENT[len(differences)] * statistics.stdev(differences) / math.sqrt(len(differences))
 
 
 def one_source(name: str, lines: list[dict]) -> None:

@@ -7,7 +7,6 @@ usage: language.py [--program PROGRAM --text FILE...] [--document FILE] [--check
 Seeds set initial values, batches and rounding, so two methods of a seed differ only by the exchange. Losses do not depend on the load.
 """
 
-import math
 import statistics
 import sys
 
@@ -17,7 +16,6 @@ import figures
 NAME, STEPS, EVERY, WORKERS, SEEDS = "language", 3000, 50, 4, (1, 2, 3, 4, 5)
 METHODS = ["float32", "qsgd:8@sra", "qsgd:4@sra", "cgx:4", "mxfp4@sra", "nvfp4@sra", "eden:4@sra", "cgx:4,rounding=correlated", "cgx:4,feedback",
            "cgx:2", "eden:2@sra", "cgx:2,feedback"]
-STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}  # 97.5 % of Student's distribution, for this many pairs
 
 
 def measured(program, options) -> None:
@@ -31,11 +29,6 @@ def measured(program, options) -> None:
                 "--seed", seed, "--exchange", method, "--text", *options.text], waits=False)
 
 
-def interval(differences: list[float]) -> tuple[float, float]:
-    """Mean of the differences, and half of its 95 % interval."""
-    return statistics.fmean(differences), STUDENT[len(differences)] * statistics.stdev(differences) / math.sqrt(len(differences))
-
-
 def rendered(lines: list[dict]) -> str:
     experiment.one_source(NAME, lines)
     wrong = [f"{line['method']}, seed {line['seed']}" for line in lines if not line["identical"]]
@@ -47,7 +40,7 @@ def rendered(lines: list[dict]) -> str:
     rows = []
     for method in METHODS:
         apart = [last[method, seed] - last["float32", seed] for seed in SEEDS]
-        mean, half = interval(apart)
+        mean, half = experiment.interval(apart)
         shown = "" if method == "float32" else f"{mean:+.4f} ± {half:.4f}"
         verdict = "" if method == "float32" else "no difference" if abs(mean) <= half else "worse" if mean > 0 else "better"
         rows.append([f"`{method}`", f"{sent[method]:,}", f"{sent['float32'] / sent[method]:.2f}",
