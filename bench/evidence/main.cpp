@@ -221,7 +221,9 @@ bool replay_all(workers& all, options const& chosen, std::vector<method> const& 
 void list() {
   for (model_kind const& m : models())
     std::printf("model %-10s %s%s\n", std::string(m.name).c_str(), std::string(m.title).c_str(),
-                m.make == nullptr ? (" (not built: it needs " + std::string(m.needs) + ")").c_str() : "");
+                m.make == nullptr ? (" (not built: it needs " + std::string(m.needs) + ")").c_str()
+                : !m.file.empty() ? (" (it needs " + std::string(m.file) + ")").c_str()
+                                  : "");
   for (model_kind const& m : drawn_kinds())
     std::printf("vectors %-18s %s\n", std::string(m.name).c_str(), std::string(m.title).c_str());
   for (std::string const& name : usual_methods()) {
@@ -273,7 +275,7 @@ int run(int argc, char** argv) {
   auto* const errors = app.add_subcommand("errors", "measures the squared errors of means");
   for (auto* const sub : {training, timing, replays, errors}) {
     sub->add_option("--model", chosen.model,
-                    "digits, residual or language; for errors also the vectors of list")
+                    "digits, residual, language or glyphs; for errors also the vectors of list")
         ->capture_default_str();
     sub->add_option("--exchange", chosen.methods,
                     "methods, such as qsgd:4, layers:cgx:4 or float32@native (default: those of list)");
@@ -285,6 +287,8 @@ int run(int argc, char** argv) {
         ->check(CLI::Range(1, 64))
         ->capture_default_str();
     sub->add_option("--text", chosen.replica.text, "text files for the language model")->take_all();
+    sub->add_option("--pictures", chosen.replica.pictures,
+                    "clean pictures for glyphs, written by glyph_pictures.py");
     sub->add_flag("--small", chosen.replica.small, "tiny models, for tests");
     sub->add_option("--seed", chosen.seeds, "seeds of initial values, batches and rounding")
         ->capture_default_str();

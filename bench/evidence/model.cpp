@@ -22,6 +22,11 @@ constexpr maker digits = make_digits;
 #else
 constexpr maker digits = nullptr;
 #endif
+#ifdef GLOBALQ_EVIDENCE_GLYPHS
+constexpr maker glyphs = make_glyphs;
+#else
+constexpr maker glyphs = nullptr;
+#endif
 #ifdef GLOBALQ_EVIDENCE_LANGUAGE
 constexpr maker language = make_language, words = make_words;
 #else
@@ -47,6 +52,11 @@ constexpr model_kind table[] = {
      "the same transformer with a vocabulary of 8,192 words: its embedding and its head hold nine tenths of "
      "the values",
      "loss", 600, 60, words, "LibTorch"},
+    {"glyphs",
+     "network of two convolutions and two dense layers on noisy letters, SGD with momentum, 128 pictures a "
+     "step over all workers, LibTorch",
+     "accuracy", 600, 60, glyphs, "LibTorch",
+     "--pictures FILE, which bench/evidence/glyph_pictures.py writes"},
 };
 
 }  // namespace

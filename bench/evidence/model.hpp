@@ -57,6 +57,7 @@ struct replica_setting {
   std::uint64_t steps = 0;        ///< of the whole training
   std::uint64_t values = 0;       ///< length of vector_kind() and drawn_kinds(); models ignore it
   std::vector<std::string> text;  ///< files for language models; empty: the documentation of this project
+  std::string pictures;           ///< file for glyphs, which glyph_pictures.py writes
   bool small = false;             ///< use a tiny model, for tests
 };
 
@@ -68,6 +69,7 @@ struct model_kind {
   std::uint64_t usual_steps, quick_steps;
   std::unique_ptr<model> (*make)(replica_setting const&);  ///< nullptr: a required library was not found
   std::string_view needs;                                  ///< that library
+  std::string_view file = {};                              ///< a file that it needs, and what writes it
 };
 
 std::span<model_kind const> models();
@@ -84,6 +86,7 @@ std::span<model_kind const> drawn_kinds();
 
 // Each is defined in its own source.
 std::unique_ptr<model> make_digits(replica_setting const&);
+std::unique_ptr<model> make_glyphs(replica_setting const&);
 std::unique_ptr<model> make_language(replica_setting const&);
 std::unique_ptr<model> make_words(replica_setting const&);
 std::unique_ptr<model> make_residual(replica_setting const&);

@@ -15,6 +15,7 @@ FOLDER = pathlib.Path(sys.argv.pop(1))
 sys.path.insert(0, str(FOLDER))
 import experiment  # noqa: E402
 import figures  # noqa: E402
+import glyphs  # noqa: E402
 import replay  # noqa: E402
 
 
@@ -168,7 +169,31 @@ class Replays(unittest.TestCase):
         self.assertEqual(replay.verdict(2.0, [], 5.0), "does not follow from bytes: +150 %")
 
 
+class Glyphs(unittest.TestCase):
+    def of(self, others: list) -> glyphs.accuracies:
+        """Accuracies where float32 ends at 80 % with all seeds, and every other method at those of the list."""
+        return glyphs.accuracies([{"workers": 16, "method": method, "seed": seed, "curve": [[1, 0.8 if method == "float32" else value]]}
+                                  for seed, value in enumerate(others, 1) for method in glyphs.methods_of(16)], 16)
+
+    def test_a_loss_of_the_tolerance_is_in_the_interval_or_not(self):
+        method = glyphs.methods_of(16)[1]
+        self.assertEqual(self.of([0.801, 0.799, 0.8]).of_tolerance(method), "rejected")
+        self.assertEqual(self.of([0.78, 0.8, 0.79]).of_tolerance(method), "possible")
+        self.assertEqual(self.of([0.751, 0.749, 0.75]).of_tolerance(method), "exceeded")
+        self.assertEqual(self.of([0.801, 0.799, 0.8]).shown(method), "(+0.00 ± 0.25)")
+
+    def test_only_seeds_of_all_methods_count(self):
+        found = self.of([0.8, 0.7])
+        self.assertEqual(found.seeds, [1, 2])
+        self.assertEqual(glyphs.accuracies([{**line, "curve": [[1, 0.5]]} for line in found.lines[:-1]], 16).seeds, [1])
+
+
 class Lines(unittest.TestCase):
+    def test_an_interval_is_that_of_student(self):
+        mean, half = experiment.interval([1, 2, 3])
+        self.assertEqual(mean, 2)
+        self.assertAlmostEqual(half, 4.303 / 3 ** 0.5)
+
     def test_a_table_refuses_two_versions_of_the_measured_sources(self):
         experiment.one_source("x", [{"run": {"source": "a"}}, {"run": {"source": "a"}}])
         with self.assertRaisesRegex(SystemExit, "results/x.jsonl has lines of 2 versions"):

@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Accuracy on noisy letters beside tables 1 and 2 of ALQ and AMQ, table 1 of QSGD, and CGX's tolerance: differences from float32.
+
+usage: glyphs.py [--program PROGRAM] [--document FILE] [--check]
+
+Seeds set initial values, pictures and rounding, so two methods of a seed differ only by the exchange. All numbers of workers train on the
+same pictures, 128 a step. Accuracies do not depend on the load.
+"""
+
+import hashlib
+import statistics
+import sys
+
+import experiment
+import figures
+
+NAME, STEPS, EVERY, SEEDS = "glyphs", 600, 300, (1, 2, 3, 4, 5)
+PICTURES = experiment.ROOT / "build/evidence/glyphs.bin"
+TOLERANCE = 0.01  # of CGX, relative to the accuracy of float32
+
+# Faghri et al. 2020, tables 1 and 2: 3 bits, TRN (TernGrad) 2. Columns: workers, bucket, network, accuracy of float32 and of each method in %.
+ADAPTIVE = {"NUQSGD": "nuqsgd:3", "QSGDinf": "qsgd:3,q=inf", "TRN": "terngrad:0", "ALQ": "alq:3", "ALQ-N": "alq:3,normalized=yes",
+            "AMQ": "amq:3", "AMQ-N": "amq:3,normalized=yes"}
+COLUMNS = [
+    (4, 8192, "ResNet-32", 92.26, (83.73, 89.95, 89.65, 91.30, 91.96, 91.10, 91.03)),
+    (4, 16384, "ResNet-110", 93.86, (84.60, 91.52, 90.72, 93.24, 93.14, 92.82, 92.88)),
+    (16, 16384, "ResNet-32", 92.17, (85.82, 89.61, 88.68, 91.91, 92.07, 91.58, 91.41)),
+    (32, 16384, "ResNet-32", 92.19, (86.36, 89.81, 90.22, 91.89, 91.83, 91.38, 91.40)),
+]
+# Alistarh et al. 2017, table 1 and section 5; Markov 2024, table 3.5: differences from float32 in points, 8 GPUs.
+OTHERS = [
+    ("QSGD, 8 bits, 512", "qsgd:8,bucket=512,q=inf", "-0.26 (ResNet-152)"),
+    ("QSGD, 4 bits, 512", "qsgd:4,bucket=512,q=inf", "+0.55 (AlexNet), +0.08 (ResNet-50), +0.33 (ResNet-110)"),
+    ("QSGD, 4 bits, 8192", "qsgd:4,bucket=8192,q=inf", "-0.68 (AlexNet)"),
+    ("QSGD, 2 bits, 64", "qsgd:2,bucket=64,q=inf", "-1.73 (AlexNet)"),
+    ("CGX, 4 bits, 1024", "layers:cgx:4,bucket=1024", "+0.1 (ResNet-50), -0.2 (VGG16), -0.6 (ViT)"),
+]
+
+
+def in_buckets(method: str, bucket: int) -> str:
+    return f"{method},bucket={bucket}"
+
+
+def methods_of(workers: int) -> list[str]:
+    adaptive = [in_buckets(method, bucket) for n, bucket, *_ in COLUMNS if n == workers for method in ADAPTIVE.values()]
+    return ["float32", *adaptive, *(method for _, method, _ in OTHERS if workers == 4)]
+
+
+def measured(program, options) -> None:
+    if not PICTURES.exists():
+        raise SystemExit(f"evidence: {PICTURES} does not exist; bench/evidence/glyph_pictures.py writes it (python3-pil, fonts-noto-core)")
+    pictures = hashlib.sha256(PICTURES.read_bytes()).hexdigest()[:12]
+    have = {(line["seed"], line["workers"], line["method"]) for line in experiment.read(NAME)}
+    for seed in SEEDS:  # all methods of a seed, then the next seed: tables of fewer seeds are complete
+        for workers in (4, 16, 32):
+            for method in methods_of(workers):
+                if (seed, workers, method) not in have:
+                    experiment.measure(NAME, [
+                        program, "train", "--transport", "threads", "--model", "glyphs", "--workers", workers, "--steps", STEPS, "--every",
+                        EVERY, "--seed", seed, "--exchange", method, "--pictures", PICTURES], waits=False, facts={"pictures": pictures})
+
+
+class accuracies:
+    """Final accuracies in %, of the seeds that all methods with this number of workers have."""
+
+    def __init__(self, lines: list[dict], workers: int):
+        self.lines = [line for line in lines if line["workers"] == workers]
+        found = {(line["method"], line["seed"]): 100 * line["curve"][-1][1] for line in self.lines}
+        self.seeds = [seed for seed in SEEDS if all((method, seed) in found for method in methods_of(workers))]
+        self.of = {method: [found[method, seed] for seed in self.seeds] for method in methods_of(workers)}
+        self.base = statistics.fmean(self.of["float32"]) if self.seeds else 0
+
+    def difference(self, method: str) -> tuple[float, float]:
+        """From float32, paired by seed: its mean, and half of its 95 % interval."""
+        return experiment.interval([own - base for own, base in zip(self.of[method], self.of["float32"])])
+
+    def shown(self, method: str) -> str:
+        mean, half = self.difference(method)
+        text = f"{mean:+.2f} ± {half:.2f}"
+        return f"({text})" if abs(mean) <= half else text
+
+    def bits(self, method: str) -> str:
+        """Of a value: each worker sends its frame to all others; CGX sends codes and means of all segments but one."""
+        line = next(line for line in self.lines if line["method"] == method)
+        messages = 2 * (line["workers"] - 1) / line["workers"] if "cgx" in method else line["workers"] - 1
+        return f"{8 * line['bytes_a_step'] / line['values'] / messages:.2f}"
+
+    def of_tolerance(self, method: str) -> str:
+        """Whether a loss of the tolerance lies in the interval."""
+        mean, half = self.difference(method)
+        loss = -TOLERANCE * self.base
+        return "rejected" if mean - half > loss else "exceeded" if mean + half < loss else "possible"
+
+
+def rendered(lines: list[dict]) -> str:
+    experiment.one_source(NAME, lines)
+    if len({line["pictures"] for line in lines}) > 1:
+        raise SystemExit(f"evidence: results/{NAME}.jsonl has lines of several files of pictures")
+    if wrong := [f"{line['method']}, seed {line['seed']}" for line in lines if not line["identical"]]:
+        raise SystemExit(f"evidence: workers ended with different parameters: {'; '.join(wrong)}")
+    by_workers = {n: accuracies(lines, n) for n in (4, 16, 32)}
+    columns = [column for column in COLUMNS if len(by_workers[column[0]].seeds) > 1]
+    if not columns:
+        return "Fewer than two seeds are measured.\n"
+    four = by_workers[4]
+    heads, float32 = ["method", "bits"], ["float32, %", "32"]
+    for workers, bucket, network, base, _ in columns:
+        heads += [f"published, {network}, {workers}, {bucket}", "here"]
+        float32 += [f"{base:.2f}", f"{by_workers[workers].base:.2f}"]
+    rows = [float32]
+    for k, (name, method) in enumerate(ADAPTIVE.items()):
+        row = [name, four.bits(in_buckets(method, 8192))]
+        for workers, bucket, _, base, published in columns:
+            row += [f"{published[k] - base:+.2f}", by_workers[workers].shown(in_buckets(method, bucket))]
+        rows.append(row)
+    others = [[name, four.bits(method), published, four.shown(method), four.of_tolerance(method)] for name, method, published in OTHERS]
+    seeds = ", ".join(f"{len(by_workers[n].seeds)} with {n} workers" for n in by_workers)
+    return (figures.table(heads, rows) + "\n" + figures.table(["method, bits, bucket", "bits", "published", "here", "a loss of 1 %"], others)
+            + f"\nSeeds: {seeds}. {lines[0]['values']:,} values, {STEPS} steps. {experiment.origin(lines)}.\n")
+
+
+if __name__ == "__main__":
+    sys.exit(experiment.run(NAME, __doc__.splitlines()[0], document=experiment.ROOT / "docs/evidence-tables.md", rendered=rendered, measured=measured))
