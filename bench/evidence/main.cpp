@@ -12,7 +12,7 @@
 #include "../../examples/launched.hpp"
 
 #ifdef GLOBALQ_EVIDENCE_TORCH
-#include <torch/torch.h>
+#include "../../examples/one_thread.hpp"
 #endif
 
 #include <algorithm>
@@ -367,7 +367,7 @@ int run(int argc, char** argv) {
     Kokkos::ScopeGuard const kokkos{
         Kokkos::InitializationSettings{}.set_num_threads(1).set_disable_warnings(true)};
 #ifdef GLOBALQ_EVIDENCE_TORCH
-    torch::set_num_threads(1);
+    examples::use_one_thread();
 #endif
 #ifdef GLOBALQ_HAS_MPI
     if (uses_mpi) {

@@ -3,6 +3,7 @@
 /// @file
 /// What the programs of this folder share: a fresh model on each worker, its loss on held-out text, whether replicas agree.
 
+#include "../one_thread.hpp"
 #include "text.hpp"
 #include "transformer.hpp"
 
@@ -75,7 +76,7 @@ template <class F>
 int run_program(F const& f) {
   try {
     Kokkos::ScopeGuard const kokkos{Kokkos::InitializationSettings{}.set_disable_warnings(true)};
-    torch::set_num_threads(1);  // workers share the cores
+    examples::use_one_thread();
     return f();
   } catch (std::exception const& e) {
     std::fprintf(stderr, "%s\n", e.what());
