@@ -28,7 +28,9 @@ struct settings {
   std::vector<std::string> operators{"float32",       "cgx:8", "cgx:4", "cgx:2", "cgx:2,rounding=nearest",
                                      "cgx:2,feedback"};
   std::string schedule;  // empty: the operator's default
-  int workers = 4, local = 50, rounds = 60, seeds = 3;
+  int workers = 4, local = 50, rounds = 60;
+  std::vector<std::uint64_t> seeds{1, 2, 3};
+  bool json = false;
   std::int64_t batch = 8;
   double rate = 1e-3, outer_rate = 0.7, momentum = 0.9;
 };
@@ -50,9 +52,16 @@ void write(torch::nn::Module const& model, std::span<float const> from) {
 
 struct result {
   double loss = 0;
-  std::uint64_t bytes_a_round = 0;
+  std::uint64_t bytes_a_round = 0, values = 0;
   bool replicas_agree = true;
 };
+
+/// The schedule of an operator's means.
+std::string schedule_of(settings const& s, std::string const& words) {
+  bool const two = words.find('+') != std::string::npos;
+  if (two) return "sra";
+  return s.schedule.empty() || words == "float32" ? gq::named::read_operator(words).schedule : s.schedule;
+}
 
 /// A mean: of an operator, or of two, "A+B": shards are averaged by A, and the means gathered by B.
 template <class Workers>
@@ -60,12 +69,9 @@ class averages {
  public:
   averages(Workers& workers, settings const& s, std::string const& words, std::uint64_t seed) {
     std::size_t const plus = words.find('+');
-    auto const first = gq::named::read_operator(words.substr(0, plus));
-    auto const op = gq::named::operator_of(first);
+    auto const op = gq::named::operator_of(gq::named::read_operator(words.substr(0, plus)));
     if (plus == std::string::npos) {
-      bool const own = s.schedule.empty() || words == "float32";
-      whole_.emplace(workers, op, gq::schedule::any{own ? first.schedule : s.schedule},
-                     gq::options{.seed = seed});
+      whole_.emplace(workers, op, gq::schedule::any{schedule_of(s, words)}, gq::options{.seed = seed});
       return;
     }
     scatter_.emplace(workers, op, gq::options{.seed = seed});
@@ -117,16 +123,37 @@ result train(settings const& s, lm::text const& text, std::string const& words, 
     if (rank != 0) return;
     r.replicas_agree = agree;
     r.bytes_a_round = sent / static_cast<std::uint64_t>(s.rounds);
+    r.values = weights.size();
     r.loss = lm::held_out_loss(model, text, s.model.context, 32);
   });
   return r;
 }
 
-int run(settings const& s) {
+/// One line of JSON for each operator and seed.
+int run_lines(settings const& s) {
   lm::text const text(s.text);
-  std::printf("%zu bytes of text; %d workers, %d rounds of %d steps of %lld x %lld bytes each, %d seeds\n\n",
+  bool good = true;
+  for (std::uint64_t const seed : s.seeds)
+    for (std::string const& words : s.operators) {
+      result const r = train(s, text, words, seed);
+      good = good && std::isfinite(r.loss) && r.replicas_agree;
+      std::printf(
+          "{\"what\":\"local steps\",\"method\":\"%s\",\"schedule\":\"%s\",\"workers\":%d,\"local\":%d,"
+          "\"rounds\":%d,\"rate\":%g,\"seed\":%llu,\"values\":%llu,\"bytes_a_round\":%llu,\"loss\":%.6f,"
+          "\"identical\":%s}\n",
+          words.c_str(), schedule_of(s, words).c_str(), s.workers, s.local, s.rounds, s.rate,
+          static_cast<unsigned long long>(seed), static_cast<unsigned long long>(r.values),
+          static_cast<unsigned long long>(r.bytes_a_round), r.loss, r.replicas_agree ? "true" : "false");
+      std::fflush(stdout);
+    }
+  return good ? 0 : 1;
+}
+
+int run_table(settings const& s) {
+  lm::text const text(s.text);
+  std::printf("%zu bytes of text; %d workers, %d rounds of %d steps of %lld x %lld bytes each, %zu seeds\n\n",
               text.size(), s.workers, s.rounds, s.local, static_cast<long long>(s.batch),
-              static_cast<long long>(s.model.context), s.seeds);
+              static_cast<long long>(s.model.context), s.seeds.size());
   std::printf("%-28s %13s %10s %10s  %s\n", "operator", "bytes a round", "held out", "to float32",
               "each seed");
   std::vector<double> base;
@@ -134,11 +161,12 @@ int run(settings const& s) {
   for (std::string const& words : s.operators) {
     std::vector<double> losses;
     double sum = 0;
+    auto const count = static_cast<double>(s.seeds.size());
     result last;
-    for (int seed = 1; seed <= s.seeds; ++seed) {
-      last = train(s, text, words, static_cast<std::uint64_t>(seed));
+    for (std::uint64_t const seed : s.seeds) {
+      last = train(s, text, words, seed);
       losses.push_back(last.loss);
-      sum += last.loss / s.seeds;
+      sum += last.loss / count;
       good = good && std::isfinite(last.loss) && last.replicas_agree;
       if (!last.replicas_agree) std::printf("%s: replicas DIFFER\n", words.c_str());
     }
@@ -146,7 +174,7 @@ int run(settings const& s) {
     std::printf("%-28s %13llu %10.4f", words.c_str(), static_cast<unsigned long long>(last.bytes_a_round),
                 sum);
     double difference = 0;
-    for (std::size_t k = 0; k < base.size(); ++k) difference += (losses[k] - base[k]) / s.seeds;
+    for (std::size_t k = 0; k < base.size(); ++k) difference += (losses[k] - base[k]) / count;
     std::printf(" %+10.4f ", difference);
     for (std::size_t k = 0; k < base.size(); ++k) std::printf(" %+.4f", losses[k] - base[k]);
     std::printf("\n");
@@ -166,13 +194,14 @@ int main(int argc, char** argv) {
   app.add_option("--workers", s.workers, "threads")->check(CLI::Range(1, 64));
   app.add_option("--local", s.local, "steps between two means")->check(CLI::PositiveNumber);
   app.add_option("--rounds", s.rounds, "means")->check(CLI::PositiveNumber);
-  app.add_option("--seeds", s.seeds, "runs of each operator")->check(CLI::PositiveNumber);
+  app.add_option("--seed", s.seeds, "seeds of initial weights, batches and rounding")->take_all();
   app.add_option("--batch", s.batch, "pieces of text a worker and step")->check(CLI::PositiveNumber);
   app.add_option("--width", s.model.width, "width of the model, a multiple of 4")->check(CLI::PositiveNumber);
   app.add_option("--blocks", s.model.blocks, "blocks of the model")->check(CLI::PositiveNumber);
   app.add_option("--rate", s.rate, "rate of Adam, the inner optimizer")->check(CLI::PositiveNumber);
   app.add_option("--outer-rate", s.outer_rate, "rate of the outer optimizer")->check(CLI::PositiveNumber);
   app.add_option("--momentum", s.momentum, "its Nesterov momentum")->check(CLI::NonNegativeNumber);
+  app.add_flag("--json", s.json, "prints a line of JSON for each operator and seed");
   CLI11_PARSE(app, argc, argv);
-  return lm::run_program([&] { return run(s); });
+  return lm::run_program([&] { return s.json ? run_lines(s) : run_table(s); });
 }
