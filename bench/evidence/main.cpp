@@ -113,6 +113,7 @@ bool train_all(workers& all, options const& chosen, std::vector<method> const& m
       line["bytes_a_step"] = t.bytes_a_step;
       line["identical"] = t.identical;
       line["seconds"] = t.seconds;
+      if (t.best != 0) line["best"] = t.best;
       line["curve"] = json::array();
       for (point const& p : t.curve) line["curve"].push_back({p.step, p.value});
       out->write(line);
@@ -274,8 +275,7 @@ int run(int argc, char** argv) {
       app.add_subcommand("replay", "times steps of a vector, with computing replayed as a sleep");
   auto* const errors = app.add_subcommand("errors", "measures the squared errors of means");
   for (auto* const sub : {training, timing, replays, errors}) {
-    sub->add_option("--model", chosen.model,
-                    "digits, residual, language or glyphs; for errors also the vectors of list")
+    sub->add_option("--model", chosen.model, "a model of list; for errors also the vectors of list")
         ->capture_default_str();
     sub->add_option("--exchange", chosen.methods,
                     "methods, such as qsgd:4, layers:cgx:4 or float32@native (default: those of list)");

@@ -32,6 +32,11 @@ constexpr maker language = make_language, words = make_words;
 #else
 constexpr maker language = nullptr, words = nullptr;
 #endif
+#ifdef GLOBALQ_EVIDENCE_TORCH
+constexpr maker click = make_click;
+#else
+constexpr maker click = nullptr;
+#endif
 #ifdef GLOBALQ_EVIDENCE_RESIDUAL
 constexpr maker residual = make_residual;
 #else
@@ -57,6 +62,10 @@ constexpr model_kind table[] = {
      "step over all workers, LibTorch",
      "accuracy", 600, 60, glyphs, "LibTorch",
      "--pictures FILE, which bench/evidence/glyph_pictures.py writes"},
+    {"click",
+     "embeddings of 26 fields, their products and a perceptron, on drawn clicks, Adam, 1,024 examples a "
+     "worker, LibTorch",
+     "auc", 500, 40, click, "LibTorch"},
 };
 
 }  // namespace

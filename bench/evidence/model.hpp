@@ -48,6 +48,8 @@ class model {
   virtual std::span<float const> parameters() = 0;
   /// Evaluates the model (see model_kind) on this worker's share of the data that no worker trains on.
   virtual judgment evaluate() = 0;
+  /// The best possible evaluation, on rank 0; 0 if nobody knows it.
+  virtual double best() const { return 0; }
 };
 
 /// @brief Arguments to construct a replica. The seed, equal on all workers, determines initial parameters and data.
@@ -65,7 +67,8 @@ struct replica_setting {
 struct model_kind {
   std::string_view name;
   std::string_view title;
-  std::string_view measure;  ///< "accuracy": a fraction, higher is better; "loss": in nats, lower is better
+  std::string_view
+      measure;  ///< "accuracy": a fraction, higher is better, as is "auc"; "loss": in nats, lower is better
   std::uint64_t usual_steps, quick_steps;
   std::unique_ptr<model> (*make)(replica_setting const&);  ///< nullptr: a required library was not found
   std::string_view needs;                                  ///< that library
@@ -85,6 +88,7 @@ model_kind const& vector_kind();
 std::span<model_kind const> drawn_kinds();
 
 // Each is defined in its own source.
+std::unique_ptr<model> make_click(replica_setting const&);
 std::unique_ptr<model> make_digits(replica_setting const&);
 std::unique_ptr<model> make_glyphs(replica_setting const&);
 std::unique_ptr<model> make_language(replica_setting const&);

@@ -129,6 +129,7 @@ training train(workers& all, model_kind const& what, method const& how, replica_
       t.curve.push_back({step + 1, value_of(gather(all, replica->evaluate()))});
   }
   t.seconds = seconds_since(begin);
+  t.best = replica->best();
   auto const sent = gather(all, bytes);
   t.bytes_a_step = *std::max_element(sent.begin(), sent.end()) / std::max<std::uint64_t>(with.steps, 1);
   auto const digests = gather(all, digest_of(replica->parameters()));

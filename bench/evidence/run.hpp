@@ -25,7 +25,7 @@ struct training {
   std::uint64_t values = 0;        ///< of the gradient
   std::uint64_t bytes_a_step = 0;  ///< of the worker that sends most
   bool identical = false;          ///< all workers ended with the same parameters, bit for bit
-  double seconds = 0;
+  double seconds = 0, best = 0;    ///< best: of model::best()
 };
 
 /// @brief Trains one model; all workers must call it with equal arguments.
