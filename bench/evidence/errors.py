@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures the errors of means, and writes their tables between the marks of a document.
+"""Errors of means: every method on the same vectors, without training.
 
-usage: errors.py [--program PROGRAM [--text FILE...]] [--document FILE] [--check]
+usage: errors.py [--program PROGRAM [--data FILE...]] [--quick] [--check]
 
 With --program (a built globalq_evidence) it first measures what results/errors.jsonl lacks and adds the lines; delete lines to measure
 them again. --check writes nothing, and fails if the tables of the document are not those of the lines.
@@ -13,20 +13,20 @@ import pathlib
 import sys
 
 import experiment
-import figures
 
 NAME = "errors"
 
 WORKERS = (2, 4, 8, 16)
+SHOWN = (4, 16)  # have a table of their own
 # Vectors, their title, and the options of the program.
 VECTORS = {
-    "normal": ("Normal values, similar workers", []),
-    "heavy": ("Heavy tails, similar workers", []),
-    "sparse": ("Sparse vectors, similar workers", []),
-    "independent-normal": ("Normal values, independent workers", []),
-    "independent-sparse": ("Sparse vectors, independent workers", []),
-    "language": ("Gradients of language", ["--from", "20", "--least-rounds", "4"]),
-    "residual": ("Gradients of residual", ["--from", "20", "--least-rounds", "3"]),
+    "normal": ("normal", []),
+    "heavy": ("heavy tails", []),
+    "sparse": ("sparse", []),
+    "independent-normal": ("normal, independent", []),
+    "independent-sparse": ("sparse, independent", []),
+    "language": ("`language`", ["--from", "20", "--least-rounds", "4"]),
+    "residual": ("`residual`", ["--from", "20", "--least-rounds", "3"]),
 }
 
 
@@ -50,6 +50,7 @@ METHODS = {
     16: ["bfloat16"],
 }
 COMPARATORS = ("top-k", "thc", "sign-sgd")  # have schedules of their own
+QUICK = {"WORKERS": (4,), "SHOWN": (4,), "VECTORS": {"normal": ("normal", []), "sparse": ("sparse", [])}}
 WIDER = 0.6  # methods that send so many bits more than their group count as wider, and do not win
 
 
@@ -81,9 +82,9 @@ def measured(program: pathlib.Path, options) -> None:
         missing = [cell[2] for cell in group if cell not in known]
         if not missing:
             continue
-        more = VECTORS[vectors][1] + (["--text", *options.text] if vectors == "language" and options.text else [])
-        count = experiment.measure(NAME, [program, "errors", "--transport", "threads", "--model", vectors, "--workers", str(workers), *more,
-                                          "--exchange", *missing])
+        more = VECTORS[vectors][1] + (["--text", *options.data] if vectors == "language" and options.data else [])
+        count = experiment.measure(NAME, [program, "errors", "--transport", "threads", "--model", vectors, "--workers", workers, *more,
+                                          "--exchange", *missing], waits=False)
         print(f"evidence: errors of {vectors} with {workers} workers: {count} methods", flush=True)
 
 
@@ -121,26 +122,20 @@ def plain(method: str) -> str:
     return method.split("@")[0].replace(",feedback=no", "").replace(",of=whole", "")
 
 
-def columns() -> list[tuple]:
-    return [(n, "allgather") for n in WORKERS] + [(WORKERS[-1], "sra")]
-
-
-def table_of(lines: dict, vectors: str) -> str:
+def table_of(lines: dict, workers: int) -> str:
+    """Over allgather."""
     rows = []
     for group, methods in METHODS.items():
-        known = {(m, c): lines.get((vectors, c[0], on(c[1], m))) for m in methods for c in columns()}
+        known = {(m, v): lines.get((v, workers, on("allgather", m))) for m in methods for v in VECTORS}
         known = {key: line if line and "error" in line else None for key, line in known.items()}
-        best = {c: best_of([known[m, c] for m in methods], group) if len(methods) > 1 else [] for c in columns()}
+        best = {v: best_of([known[m, v] for m in methods], group) if len(methods) > 1 else [] for v in VECTORS}
         for method in methods:
-            found = [known[method, c] for c in columns()]
-            if not any(found):
-                continue
-            shown = ["" if line is None else f"**{number(line['error'])}**" if line["method"] in best[c] else number(line["error"])
-                     for c, line in zip(columns(), found)]
-            sizes = [bits(line) for line, c in zip(found, columns()) if line and c[1] == "allgather"]
-            rows.append([f"`{plain(method)}`", range_of(sizes), *shown])
-    head = ["method", "bits", *(f"n = {n}" if schedule == "allgather" else f"n = {n}, {schedule}" for n, schedule in columns())]
-    return f"### {VECTORS[vectors][0]}\n\n" + figures.table(head, rows)
+            found = [known[method, v] for v in VECTORS]
+            if any(found):
+                rows.append([f"`{plain(method)}`", range_of([bits(line) for line in found if line]),
+                             *("" if line is None else f"**{number(line['error'])}**" if line["method"] in best[v] else number(line["error"])
+                               for v, line in zip(VECTORS, found))])
+    return f"### {workers} workers {{#evidence_errors_{workers}}}\n\n" + experiment.table(["method", "bits", *(title for title, _ in VECTORS.values())], rows)
 
 
 def winners(lines: dict) -> str:
@@ -159,22 +154,22 @@ def winners(lines: dict) -> str:
             row.append("; ".join(names + (f" ({', '.join(at)})" if len(parts) > 1 else "") for names, at in parts.items()))
         rows.append(row)
     groups = [f"{group} bit{'s' if group > 1 else ''}" for group, methods in METHODS.items() if len(methods) > 1]
-    text = figures.table(["vectors", *groups], rows)
+    text = experiment.table(["vectors", *groups], rows)
     return text.replace("| --- |" + " --: |" * len(groups), "| --- |" + " --- |" * len(groups))
 
 
 def rendered(every: list[dict]) -> str:
     wanted = set(cells())
     lines = {cell: line for cell, line in by_cell(every).items() if cell in wanted}
-    commits = sorted({f"`{line['run']['commit']}`" for line in lines.values()})
+    experiment.one_source(NAME, list(lines.values()))
     spreads = [line["spread"] for line in lines.values() if "spread" in line]
     refused = sorted({f"`{plain(line['method'])}`" for line in lines.values() if "refusal" in line})
     wide = [s for s in spreads if s > 0.02]
-    text = (f"{len(lines):,} cells, measured at commit {' and '.join(commits)}. The relative standard error is at most 2 %" +
+    text = (f"{len(lines):,} cells. The relative standard error is at most 2 %" +
             (f", except in {len(wide)} cells, where it is at most {100 * max(wide):.1f} %." if wide else ".") +
-            (f" Refused: {', '.join(refused)}." if refused else "") + "\n\n")
-    return text + winners(lines) + "\n" + "\n".join(table_of(lines, vectors) for vectors in VECTORS)
+            (f" Refused: {', '.join(refused)}." if refused else "") + f" {experiment.origin(list(lines.values()))}.\n\n")
+    return text + winners(lines) + "\n" + "\n".join(table_of(lines, workers) for workers in SHOWN)
 
 
 if __name__ == "__main__":
-    sys.exit(experiment.run(NAME, __doc__.splitlines()[0], document=experiment.ROOT / "docs/evidence-tables.md", rendered=rendered, measured=measured))
+    sys.exit(experiment.run(sys.modules[__name__]))

@@ -19,10 +19,12 @@ import sys
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
+NETWORKS = {"200mbit": "0.2 Gbit/s", "1gbit": "1 Gbit/s", "10gbit": "10 Gbit/s", "shared memory": "shared memory"}
+EVERY = {"replay": False, "schedules": False, "errors": True, "language": True, "sharded": True, "adaptive": True, "glyphs": True,
+         "click": True, "local_steps": True}  # bench/evidence/NAME.py and results/NAME.jsonl; whether it trains
 ROOT = HERE.parents[1]
 RESULTS = HERE / "results"
 sys.path[:0] = [str(HERE.parent / "support"), str(HERE)]
-import figures  # noqa: E402
 import report as benchmarks  # noqa: E402  bench/support/report.py: commit, machine
 
 MEASURED = [(folder, kind) for folder in ("include", "src", "bench/evidence", "examples/language_model") for kind in ("*.cpp", "*.hpp")]
@@ -48,13 +50,16 @@ def busy_seconds() -> float:
     return (user + nice + system) / os.sysconf("SC_CLK_TCK")
 
 
-def settle(most: float = 0.5, seconds: int = 600) -> float:
-    """Waits until the load of earlier runs has gone. @returns the load"""
-    for _ in range(seconds // 10):
-        if os.getloadavg()[0] <= most:
+def settle(most: float = 0.1, seconds: int = 600) -> float:
+    """Waits until other processes need hardly any processor. @returns how many processors were busy, in the last 5 s"""
+    busy = 0.0
+    for _ in range(seconds // 5):
+        before = busy_seconds()
+        time.sleep(5)
+        busy = (busy_seconds() - before) / 5
+        if busy <= most:
             break
-        time.sleep(10)
-    return os.getloadavg()[0]
+    return busy
 
 
 def measure(name: str, command: list, *, waits: bool = True, facts: dict = {}) -> int:
@@ -88,15 +93,56 @@ def interval(differences: list[float]) -> tuple[float, float]:
 
 
 def one_source(name: str, lines: list[dict]) -> None:
-    sources = sorted({line["run"]["source"] for line in lines})
+    sources = sorted({line["run"].get("source", "none") for line in lines})
     if len(sources) > 1:
         raise SystemExit(f"evidence: results/{name}.jsonl has lines of {len(sources)} versions of the measured sources ({', '.join(sources)}); "
                          "measure its older lines again, or its table mixes versions")
 
 
+def identical(lines: list[dict]) -> None:
+    wrong = [f"{line['method']}, seed {line['seed']}" for line in lines if not line["identical"]]
+    if wrong:
+        raise SystemExit(f"evidence: workers ended with different parameters: {'; '.join(wrong)}")
+
+
+def seeds_of(lines: list[dict], methods: list[str]) -> list[int]:
+    """Seeds for which every method was trained; at least two, or there is no interval."""
+    have = {(line["method"], line["seed"]) for line in lines}
+    found = [seed for seed in sorted({s for _, s in have}) if all((m, seed) in have for m in methods)]
+    if len(found) < 2:
+        raise KeyError("two seeds of all methods")
+    return found
+
+
 def origin(lines: list[dict]) -> str:
-    runs = {(line["run"]["date"], line["run"]["commit"], line["run"]["machine"]) for line in lines}
+    """Dates, commits and processors of lines; each line has the whole description of the machine."""
+    runs = {(line["run"]["date"], line["run"]["commit"], line["run"]["machine"].split(", L1")[0]) for line in lines}
     return "; ".join(f"{date}, commit `{commit}`, {machine}" for date, commit, machine in sorted(runs))
+
+
+def claim(what: str, paper, here: str, verdict: str, *, c: str = "", kernels: str = "", formula: str = "") -> list[str]:
+    """A row of the table of docs/evidence.md, as claims.py heads it."""
+    return [what, c, kernels, str(paper), formula, here, verdict]
+
+
+def compared(mean: float, half: float) -> str:
+    """Of a loss, or another number that is better if it is less."""
+    return "no difference" if abs(mean) <= half else "worse" if mean > 0 else "better"
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    """A table in Markdown; all columns except the first are aligned right."""
+    lines = ["| " + " | ".join(header) + " |", "| " + " | ".join(["---"] + ["--:"] * (len(header) - 1)) + " |"]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
+
+
+def replaced(document: str, name: str, text: str) -> tuple[str, bool]:
+    """The document with the text between the marks of a name replaced, and whether it has these marks."""
+    begin, end = f"<!-- begin: {name} -->\n", f"<!-- end: {name} -->"
+    first, last = document.find(begin), document.find(end)
+    if first < 0 or last < first:
+        return document, False
+    return document[:first + len(begin)] + text + document[last:], True
 
 
 def chart(script: str) -> str | None:
@@ -112,31 +158,47 @@ def drawn_by(svg: str) -> str:
     return found[1] if found else ""
 
 
-def run(name: str, about: str, *, document: pathlib.Path, rendered, measured, chart_of=None) -> int:
-    """The program of an experiment: measures, and writes its table between the marks of a document and its chart beside it.
+def run(module) -> int:
+    """The program of an experiment, a module with these names:
 
-    rendered(lines): the table. chart_of(lines): (file name, script of gnuplot). measured(program, options): calls measure() for what is missing.
+    NAME; measured(program, options), which calls measure() for what is missing; rendered(lines), the table between the marks of DOCUMENT
+    (docs/evidence-tables.md unless it is given); chart_of(lines) -> (file name, script of gnuplot) for a chart beside it; QUICK, the
+    settings of --quick.
     """
-    parser = argparse.ArgumentParser(description=about)
+    global RESULTS
+    name, document = module.NAME, ROOT / getattr(module, "DOCUMENT", "docs/evidence-tables.md")
+    parser = argparse.ArgumentParser(description=module.__doc__.splitlines()[0])
     parser.add_argument("--program", type=pathlib.Path, help="measure what is missing with this globalq_evidence")
-    parser.add_argument("--text", nargs="*", default=[], help="text files of the language model")
-    parser.add_argument("--document", type=pathlib.Path, default=document)
+    parser.add_argument("--data", nargs="*", default=[], help="text files of the language model")
+    parser.add_argument("--quick", action="store_true", help="few and short measurements, whose lines and page are in build/evidence")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if the document or the chart does not show the lines")
     options = parser.parse_args()
+    if options.quick:
+        vars(module).update(module.QUICK)
+        RESULTS = ROOT / "build/evidence"
+        RESULTS.mkdir(parents=True, exist_ok=True)
+        copy = RESULTS / document.name
+        if not copy.exists():
+            shutil.copy(document, copy)
+        document = copy
     if options.program:
-        measured(options.program.resolve(), options)
+        module.measured(options.program.resolve(), options)
     lines = read(name)
-    before = options.document.read_text()
-    after, found = figures.replaced(before, name, rendered(lines))
+    before = document.read_text()
+    try:
+        text = module.rendered(lines) if lines or name == "claims" else f"Not measured yet; `scripts/evidence --only {name}` does.\n"
+    except KeyError as missing:
+        raise SystemExit(f"evidence: results/{name}.jsonl has no lines of {missing}; scripts/evidence --only {name} measures them") from missing
+    after, found = replaced(before, name, text)
     if not found:
-        print(f"evidence: {options.document} has no lines `<!-- begin: {name} -->` and `<!-- end: {name} -->`", file=sys.stderr)
+        print(f"evidence: {document} has no lines `<!-- begin: {name} -->` and `<!-- end: {name} -->`", file=sys.stderr)
         return 1
-    wrong = [str(options.document)] if after != before else []
+    wrong = [str(document)] if after != before else []
     if not options.check:
-        options.document.write_text(after)
-    if chart_of is not None:
-        file, script = chart_of(lines)
-        path = options.document.parent / "images" / file
+        document.write_text(after)
+    if hasattr(module, "chart_of"):
+        file, script = module.chart_of(lines)
+        path = document.parent / "images" / file
         old, new = path.read_text() if path.exists() else "", chart(script)
         if new is not None and old != new and (not options.check or drawn_by(old) in ("", drawn_by(new))):
             wrong.append(str(path))
@@ -147,3 +209,8 @@ def run(name: str, about: str, *, document: pathlib.Path, rendered, measured, ch
         print(f"evidence: {' and '.join(wrong)}: not what results/{name}.jsonl shows; run scripts/evidence --render", file=sys.stderr)
         return 1
     return 0
+
+
+if __name__ == "__main__":
+    for experiment, trains in EVERY.items():
+        print(experiment, "trains" if trains else "")

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The language model trained to its end with each operator: differences of the loss from float32, paired by seed, with intervals.
 
-usage: language.py [--program PROGRAM --text FILE...] [--document FILE] [--check]
+usage: language.py [--program PROGRAM --data FILE...] [--quick] [--check]
 
 Seeds set initial values, batches and rounding, so two methods of a seed differ only by the exchange. Losses do not depend on the load.
 """
@@ -11,11 +11,15 @@ import statistics
 import sys
 
 import experiment
-import figures
 
 NAME, STEPS, EVERY, WORKERS, SEEDS = "language", 3000, 50, 4, (1, 2, 3, 4, 5)
 METHODS = ["float32", "qsgd:8@sra", "qsgd:4@sra", "cgx:4", "mxfp4@sra", "nvfp4@sra", "eden:4@sra", "cgx:4,rounding=correlated", "cgx:4,feedback",
            "cgx:2", "eden:2@sra", "cgx:2,feedback"]
+
+CLAIMS = [  # claim, what the paper has, method; all say that it does as well as float32
+    ("CGX (table 3.5): a language model with 4 bits", "perplexity 22.81 to 22.9, 14.1 to 13.9", "cgx:4"),
+]
+QUICK = {"STEPS": 100, "SEEDS": (1, 2), "METHODS": ["float32", "qsgd:4@sra", "cgx:4", "cgx:2", "cgx:2,feedback"]}
 
 
 def measured(program, options) -> None:
@@ -26,29 +30,49 @@ def measured(program, options) -> None:
                 continue
             experiment.measure(NAME, [
                 program, "train", "--transport", "threads", "--model", "language", "--workers", WORKERS, "--steps", STEPS, "--every", EVERY,
-                "--seed", seed, "--exchange", method, "--text", *options.text], waits=False)
+                "--seed", seed, "--exchange", method, "--text", *options.data], waits=False)
+
+
+class results:
+    def __init__(self, lines: list[dict]):
+        self.seeds = experiment.seeds_of(lines, METHODS)
+        self.sent = {line["method"]: line["bytes_a_step"] for line in lines}
+        self.last = {(line["method"], line["seed"]): line["curve"][-1][1] for line in lines}
+
+    def losses(self, method: str) -> list[float]:
+        return [self.last[method, seed] for seed in self.seeds]
+
+    def apart(self, method: str) -> tuple[float, float]:
+        """From float32: mean, half of the interval."""
+        return experiment.interval([a - b for a, b in zip(self.losses(method), self.losses("float32"))])
+
+    def fewer(self, method: str) -> float:
+        return self.sent["float32"] / self.sent[method]
 
 
 def rendered(lines: list[dict]) -> str:
     experiment.one_source(NAME, lines)
-    wrong = [f"{line['method']}, seed {line['seed']}" for line in lines if not line["identical"]]
-    if wrong:
-        raise SystemExit(f"evidence: workers ended with different parameters: {'; '.join(wrong)}")
-    last = {(line["method"], line["seed"]): line["curve"][-1][1] for line in lines}
-    sent = {line["method"]: line["bytes_a_step"] for line in lines}
-    base = [last["float32", seed] for seed in SEEDS]
-    rows = []
+    experiment.identical(lines)
+    found, rows = results(lines), []
     for method in METHODS:
-        apart = [last[method, seed] - last["float32", seed] for seed in SEEDS]
-        mean, half = experiment.interval(apart)
-        shown = "" if method == "float32" else f"{mean:+.4f} ± {half:.4f}"
-        verdict = "" if method == "float32" else "no difference" if abs(mean) <= half else "worse" if mean > 0 else "better"
-        rows.append([f"`{method}`", f"{sent[method]:,}", f"{sent['float32'] / sent[method]:.2f}",
-                     f"{statistics.fmean(last[method, seed] for seed in SEEDS):.4f}", shown, verdict])
-    return figures.table(["method", "bytes a step", "times fewer", "loss, nats", "- float32", "95 %"], rows) + (
-        f"\n{WORKERS} workers, {STEPS:,} steps, seeds {SEEDS[0]} to {SEEDS[-1]}; float32 ends between {min(base):.4f} and {max(base):.4f}. "
+        mean, half = found.apart(method)
+        shown, verdict = ("", "") if method == "float32" else (f"{mean:+.4f} ± {half:.4f}", experiment.compared(mean, half))
+        rows.append([f"`{method}`", f"{found.sent[method]:,}", f"{found.fewer(method):.2f}", f"{statistics.fmean(found.losses(method)):.4f}", shown, verdict])
+    base = found.losses("float32")
+    return experiment.table(["method", "bytes a step", "times fewer", "loss, nats", "- float32", "95 %"], rows) + (
+        f"\n{WORKERS} workers, {STEPS:,} steps, {len(found.seeds)} seeds; float32 ends between {min(base):.4f} and {max(base):.4f}. "
         f"{experiment.origin(lines)}.\n")
 
 
+def claims(lines: list[dict]) -> list[list[str]]:
+    found, rows = results(lines), []
+    for what, paper, method in CLAIMS:
+        mean, half = found.apart(method)
+        verdict = experiment.compared(mean, half)
+        rows.append(experiment.claim(what, paper, f"loss {mean:+.4f} ± {half:.4f} nats",
+                                     f"{'holds' if verdict != 'worse' else 'does not hold'}: {verdict} at {found.fewer(method):.1f} times fewer bytes"))
+    return rows
+
+
 if __name__ == "__main__":
-    sys.exit(experiment.run(NAME, __doc__.splitlines()[0], document=experiment.ROOT / "docs/evidence-tables.md", rendered=rendered, measured=measured))
+    sys.exit(experiment.run(sys.modules[__name__]))

@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Global-QSGD on equal schedules: uniform and exponential levels beside float32, each over a ring, a tree and scatter-reduce-allgather.
+
+usage: schedules.py [--program PROGRAM] [--quick] [--check]
+
+c is that of float32 over the same schedule. Omega is the speed of adding codes over that of adding float32, in bytes: of kernels on one
+core, and of whole calls in shared memory. Measuring needs scripts/cluster, that is, root.
+"""
+
+import statistics
+import sys
+
+import experiment
+import replay
+
+NAME, VALUES, ROUNDS, CALLS = "schedules", "4Mi", 4, 15
+SCHEDULES = ("ring", "tree", "sra")
+RATIOS = {4: (0.7, 2.0, 4.0, 10.0)}  # number of workers: c
+METHODS = ("global-uniform:8", "global-exponential:8", "global-uniform:4", "global-exponential:4")
+QUICK = {"VALUES": "1Mi", "ROUNDS": 3, "CALLS": 5, "RATIOS": {4: (4.0,)}}
+PAPER_OMEGA = "1/79"  # of its exponential reduce on an A100 (Global-QSGD, section 5)
+# Speed-ups of Global-QSGD's Figure 1, by network. It does not publish c.
+PUBLISHED = {"64 machines, 0.2 to 1.5 Gbit/s": 3.17, "4 GPUs over PCIe": 3.51, "4 GPUs over NVLink": 1.38}
+
+
+def measured(program, options) -> None:
+    del options
+    known = experiment.read(NAME)
+    if not any(line["what"] == "omega" for line in known):
+        experiment.measure(NAME, ["bash", "-c", """set -o pipefail; "$0" omega | awk -F'|' '/^[|] [0-9]/ {
+            printf "{\\"what\\": \\"omega\\", \\"values\\": %d, \\"sums\\": %s, \\"exponential\\": %s}\\n", $2, $4, $5}'""",
+                                  program.parent / "globalq_model"])
+    if not any(line["what"] == "timing" for line in known):
+        experiment.measure(NAME, [program, "time", "--transport", "threads", "--workers", 4, "--values", VALUES, "--steps", CALLS,
+                                  "--warm-up", 2, "--exchange", *(f"{m}@{s}" for s in SCHEDULES for m in ("float32", *METHODS))])
+    for workers, ratios in RATIOS.items():
+        for schedule in SCHEDULES:
+            base = f"float32@{schedule}"
+            if any(line["what"] == "replay" and line["workers"] == workers and line["method"] == base for line in known):
+                continue
+            count = experiment.measure(NAME, [
+                "scripts/cluster", "--workers", workers, "--rate", replay.NETWORK, "--timeout", 7200, "--", program, "replay", "--values",
+                VALUES, "--steps", ROUNDS, "--warm-up", 1, "--ratio", *ratios, "--exchange", base, *(f"{m}@{schedule}" for m in METHODS)])
+            print(f"evidence: {schedule} with {workers} workers: {count} methods", flush=True)
+
+
+def of(lines: list[dict], workers: int, schedule: str) -> replay.measurement:
+    return replay.measurement(lines, workers, base=f"float32@{schedule}")
+
+
+def compared(m: replay.measurement, schedule: str, bits: int, c: float) -> list[float]:
+    """Steps of exponential levels over those of uniform ones, in the same round."""
+    uniform, exponential = (m.steps(f"global-{kind}:{bits}@{schedule}", c)["in_turn"] for kind in ("uniform", "exponential"))
+    return [e / u for e, u in zip(exponential, uniform)]
+
+
+def omega_of_calls(lines: list[dict], schedule: str, method: str) -> float:
+    """Bytes of codes over bytes of float32 in the same time, of whole calls in shared memory."""
+    at = {line["method"]: line for line in lines if line["what"] == "timing"}
+    base, mine = at[f"float32@{schedule}"], at[f"{method}@{schedule}"]
+    return statistics.median(b / m for b, m in zip(base["exchange"], mine["exchange"])) * mine["bytes_a_step"] / base["bytes_a_step"]
+
+
+def rendered(lines: list[dict]) -> str:
+    experiment.one_source(NAME, lines)
+    rows, calls = [], []
+    for workers, ratios in RATIOS.items():
+        for schedule in SCHEDULES:
+            m = of(lines, workers, schedule)
+            for method in METHODS:
+                name = f"{method}@{schedule}"
+                rows.append([f"{workers}, {schedule}, `{method}`", f"{m.ratio(name):.2f}", f"{m.kernels(name):.2f}",
+                             *(replay.both(m, name, c) if c in ratios else "" for c in RATIOS[4])])
+    for method in METHODS:
+        calls.append([f"`{method}`", *(f"{omega_of_calls(lines, schedule, method):.3f}" for schedule in SCHEDULES)])
+    kernels = [[f"{line['values']:,}", f"{line['sums']:.3g}", f"{line['exponential']:.3g}"] for line in lines if line["what"] == "omega"]
+    load = max(line["run"]["load"] for line in lines)
+    return (experiment.table(["workers, schedule, method", "r", "kernels / exchange", *(f"c = {c:g}" for c in RATIOS[4])], rows) +
+            f"\nTimes as fast as float32 over the same schedule, in turn / at once. {experiment.NETWORKS[replay.NETWORK]}, {VALUES} values, "
+            f"{ROUNDS} rounds, medians. {experiment.origin(lines)}; load before the runs at most {load:.2f}.\n\n"
+            f"Omega of kernels, int8, one core; that of the paper's exponential reduce is {PAPER_OMEGA}:\n\n" +
+            experiment.table(["values", "sums", "exponential reduce"], kernels) +
+            f"\nOmega of whole calls, encoding and decoding included, 4 workers in shared memory, {VALUES} values:\n\n" +
+            experiment.table(["method", *SCHEDULES], calls))
+
+
+def claims(lines: list[dict]) -> list[list[str]]:
+    def range_of(bits: int) -> str:
+        medians = [statistics.median(compared(of(lines, n, s), s, bits, c)) for n, ratios in RATIOS.items() for s in SCHEDULES for c in ratios]
+        return f"{min(medians):.2f} to {max(medians):.2f}"
+    r = of(lines, 4, "ring").ratio("global-uniform:8@ring")
+    omega = [line["exponential"] for line in lines if line["what"] == "omega"]
+    rows = [experiment.claim(f"Global-QSGD, 8 bits: {where}", published, f"up to {r:.2f}",
+                             f"possible with c of {(published - 1) / (1 - published / r):.2g} or more; the paper does not state it")
+            for where, published in PUBLISHED.items()]
+    return [*rows, experiment.claim(
+        "Global-QSGD: steps with exponential levels take longer than with uniform ones", "yes; omega " + PAPER_OMEGA,
+        f"{range_of(8)} times with 8 bits, {range_of(4)} with 4",
+        f"small: omega of our exponential reduce is {min(omega):.2g} to {max(omega):.2g}")]
+
+
+if __name__ == "__main__":
+    sys.exit(experiment.run(sys.modules[__name__]))

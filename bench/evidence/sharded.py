@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""QSDP's trainings: weights and gradients of sharded workers with few bits each; perplexities beside those of the thesis' tables.
+
+usage: sharded.py [--program PROGRAM --data FILE...] [--quick] [--check]
+
+The baseline has float32 weights and gradients of 16 bits, as in the thesis. Perplexities are per byte here and per word there.
+"""
+
+import math
+import statistics
+import sys
+
+import experiment
+
+NAME, STEPS, SEEDS, BASE = "sharded", 3000, (1, 2, 3), "W32G16"
+QUICK = {"STEPS": 60, "SEEDS": (1, 2)}
+PAPER = 35.81  # perplexity of the baseline; the others: tables 5.1, 5.2, 5.3 and C.3, GPT of 125 M values
+EVEN = {"W8G8": 35.58, "W6G6": 35.74, "W6G5": 36.08, "W6G4": 35.84, "W5G6": 36.01, "W5G5": 35.94, "W5G4": 36.36, "W4G6": 37.11, "W4G5": 37.38,
+        "W4G4": 37.61, "W4G32": 37.11, "W3G32": 45.53, "W2G32": 57.92, "W8G3": 39.91, "W8G2": 44.79}
+LEARNED = {"W6G4": 35.75, "W5G4": 36.01, "W4G4": 36.94, "W4G32": 36.55, "W3G32": 42.31, "W2G32": 56.54, "W8G3": 37.72, "W8G2": 44.65}
+ROUNDED = ("W4G4", "W4G32", "W3G32", "W2G32")  # have a row with even levels and rounding to nearest, which separates levels from rounding
+
+
+def methods() -> list[str]:
+    return [BASE, *EVEN, *(f"{p} descent" for p in LEARNED), *(f"{p} nearest" for p in ROUNDED)]
+
+
+def measured(program, options) -> None:
+    have = {(line["method"], line["seed"]) for line in experiment.read(NAME)}
+    for seed in SEEDS:
+        for method in methods():
+            if (method, seed) not in have:
+                experiment.measure(NAME, [
+                    program.parents[1] / "examples/language_model/language_model", "--json", "--falls", "--steps", STEPS, "--seed", seed,
+                    "--precision", method, "--text", *options.data], waits=False)
+
+
+def perplexity(lines: list[dict]):
+    """method -> mean and half of the 95 % interval of the change of perplexity, in percent."""
+    loss = {(line["method"], line["seed"]): line["loss"] for line in lines}
+    seeds = experiment.seeds_of(lines, methods())
+
+    def change(method: str) -> tuple[float, float]:
+        return experiment.interval([100 * math.expm1(loss[method, s] - loss[BASE, s]) for s in seeds])
+    return change
+
+
+def rendered(lines: list[dict]) -> str:
+    experiment.one_source(NAME, lines)
+    experiment.identical(lines)
+    change, sent = perplexity(lines), {line["method"]: line["bytes_a_step"] for line in lines}
+
+    def cell(method: str) -> str:
+        mean, half = change(method)
+        return f"{mean:+.1f} ± {half:.1f}"
+
+    rows = [[f"`{p}`", f"{sent[p]:,}", cell(p), cell(f"{p} nearest") if p in ROUNDED else "", cell(f"{p} descent") if p in LEARNED else "",
+             f"{100 * (EVEN[p] / PAPER - 1):+.1f}", f"{100 * (LEARNED[p] / PAPER - 1):+.1f}" if p in LEARNED else ""] for p in EVEN]
+    last = [math.exp(line["loss"]) for line in lines if line["method"] == BASE]
+    return experiment.table(["precision", "bytes a step", "random shift, %", "nearest, %", "learned, %", "thesis: even, %", "thesis: learned, %"], rows) + (
+        f"\n`{BASE}` sends {sent[BASE]:,} bytes a step and ends at a perplexity of {statistics.fmean(last):.3f} per byte. "
+        f"{len(experiment.seeds_of(lines, methods()))} seeds, {STEPS:,} steps. {experiment.origin(lines)}.\n")
+
+
+def claims(lines: list[dict]) -> list[list[str]]:
+    change = perplexity(lines)
+
+    def of(method: str) -> str:
+        mean, half = change(method)
+        return f"{mean:+.1f} ± {half:.1f} %"
+
+    def verdict(method: str, published: float) -> str:
+        mean, half = change(method)
+        return "holds" if mean - half <= published else f"does not hold: {mean - published:.1f} points more"
+
+    return [
+        experiment.claim("QSDP (table 5.1), `W8G8`: change of perplexity", "-0.6, +0.0, +1.9 %", of("W8G8"), verdict("W8G8", 1.9)),
+        experiment.claim("QSDP (table 5.3), `W4G4`, even levels: change of perplexity", "+5.0 %", of("W4G4"), verdict("W4G4", 5.0)),
+        experiment.claim("QSDP (table 5.3), `W4G4`, learned levels: change of perplexity", "+3.2 %", of("W4G4 descent"),
+                         f"{verdict('W4G4 descent', 3.2)}; even levels rounded to the nearest have {of('W4G4 nearest')}")]
+
+
+if __name__ == "__main__":
+    sys.exit(experiment.run(sys.modules[__name__]))

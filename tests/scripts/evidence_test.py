@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What the experiments of scripts/evidence share, and speed-ups beside the papers'.
+
+usage: evidence_test.py FOLDER
+"""
+
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+
+FOLDER = pathlib.Path(sys.argv.pop(1))
+sys.path.insert(0, str(FOLDER))
+import experiment  # noqa: E402
+import glyphs  # noqa: E402
+import replay  # noqa: E402
+
+
+class Text(unittest.TestCase):
+    def test_a_table(self):
+        self.assertEqual(experiment.table(["a", "b"], [["1", "2"]]), "| a | b |\n| --- | --: |\n| 1 | 2 |\n")
+
+    def test_what_stands_between_marks_is_replaced(self):
+        document = "x\n<!-- begin: a -->\nold\n<!-- end: a -->\ny\n"
+        self.assertEqual(experiment.replaced(document, "a", "new\n"), ("x\n<!-- begin: a -->\nnew\n<!-- end: a -->\ny\n", True))
+        self.assertEqual(experiment.replaced(document, "b", "new\n"), (document, False))
+
+
+class Replays(unittest.TestCase):
+    """Of steps whose computing is a sleep: exchanges of 2 s and 0.5 s, so r = 4."""
+
+    def lines(self) -> list:
+        def line(method: str, exchange: float, turn: list) -> dict:
+            return {"what": "replay", "method": method, "workers": 4, "exchange": [exchange] * 3, "kernels": [0.1] * 3,
+                    "steps": [{"c": 1.0, "computing": 2, "in_turn": turn}]}
+        return [line("float32", 2, [4, 4, 4]), line("fast", 0.5, [2.5, 2.5, 2.4]), line("even", 0.5, [3.9, 4.1, 4])]
+
+    def test_the_formula_has_no_speed_up_without_communication_and_r_with_nothing_else(self):
+        self.assertAlmostEqual(replay.formula(1e-9, 4), 1)
+        self.assertAlmostEqual(replay.formula(1e9, 4), 4, places=5)
+        self.assertAlmostEqual(replay.formula(1, 4), 1.6)
+
+    def test_ratios_are_those_of_rounds(self):
+        m = replay.measurement(self.lines(), 4)
+        self.assertAlmostEqual(m.ratio("fast"), 4)
+        self.assertAlmostEqual(m.kernels("fast"), 0.2)
+        self.assertEqual(replay.shown(m.speed_ups("fast", 1.0, "in_turn")), "1.60")
+        self.assertEqual(m.speed_ups("fast", 1.0, "at_once"), [])
+
+    def test_quartiles_that_span_1_are_no_difference(self):
+        m = replay.measurement(self.lines(), 4)
+        self.assertEqual(replay.shown(m.speed_ups("even", 1.0, "in_turn")), "no difference")
+        self.assertEqual(replay.shown([]), "")
+
+    def test_a_claim_holds_within_five_percent(self):
+        replay.WHY["x"] = "because"
+        self.assertEqual(replay.verdict("x", 1, 1.6, 1.55, None), "holds")
+        self.assertEqual(replay.verdict("x", 1, 2.0, 1.5, None), "does not hold (-25 %): because")
+        self.assertEqual(replay.verdict("x", 1, 1.6, 1.2, 4.0), "holds with their r of 4, which gives 1.60")
+
+
+class Glyphs(unittest.TestCase):
+    def of(self, others: list) -> glyphs.accuracies:
+        """Accuracies where float32 ends at 80 % with all seeds, and every other method at those of the list."""
+        return glyphs.accuracies([{"workers": 16, "method": method, "seed": seed, "curve": [[1, 0.8 if method == "float32" else value]]}
+                                  for seed, value in enumerate(others, 1) for method in glyphs.methods_of(16)], 16)
+
+    def test_a_loss_of_the_tolerance_is_in_the_interval_or_not(self):
+        method = glyphs.methods_of(16)[1]
+        self.assertEqual(self.of([0.801, 0.799, 0.8]).of_tolerance(method), "rejected")
+        self.assertEqual(self.of([0.78, 0.8, 0.79]).of_tolerance(method), "possible")
+        self.assertEqual(self.of([0.751, 0.749, 0.75]).of_tolerance(method), "exceeded")
+        self.assertEqual(self.of([0.801, 0.799, 0.8]).shown(method), "(+0.00 ± 0.25)")
+
+    def test_only_seeds_of_all_methods_count(self):
+        found = self.of([0.8, 0.7])
+        self.assertEqual(found.seeds, [1, 2])
+        self.assertEqual(glyphs.accuracies([{**line, "curve": [[1, 0.5]]} for line in found.lines[:-1]], 16).seeds, [1])
+
+
+class Pairs(unittest.TestCase):
+    def test_an_interval_of_paired_differences(self):
+        mean, half = experiment.interval([1.0, 2.0, 3.0])
+        self.assertEqual(mean, 2)
+        self.assertAlmostEqual(half, 4.303 / 3 ** 0.5)  # Student's quantile of two degrees of freedom, standard deviation 1
+
+
+class Lines(unittest.TestCase):
+    def test_a_table_refuses_two_versions_of_the_measured_sources(self):
+        experiment.one_source("x", [{"run": {"source": "a"}}, {"run": {"source": "a"}}])
+        with self.assertRaisesRegex(SystemExit, "results/x.jsonl has lines of 2 versions"):
+            experiment.one_source("x", [{"run": {"source": "a"}}, {"run": {"source": "b"}}])
+
+    def test_a_measurement_adds_lines_with_their_origin(self):
+        with tempfile.TemporaryDirectory() as folder:
+            experiment.RESULTS = pathlib.Path(folder)
+            experiment.settle = lambda: 0.25  # does not wait for an idle machine
+            for _ in range(2):
+                self.assertEqual(experiment.measure("x", [sys.executable, "-c", "print('noise'); print('{\"value\": 1, \"processor\": 0.5}')"]), 1)
+            found = experiment.read("x")
+            self.assertEqual([line["value"] for line in found], [1, 1])
+            self.assertEqual(found[0]["run"]["source"], experiment.source_hash())
+            self.assertEqual(found[0]["run"]["load"], 0.25)
+            self.assertLessEqual({"commit", "date", "machine", "seconds", "load", "foreign"}, set(found[0]["run"]))
+            self.assertEqual(json.loads((pathlib.Path(folder) / "x.jsonl").read_text().splitlines()[0]), found[0])
+
+
+if __name__ == "__main__":
+    unittest.main()
