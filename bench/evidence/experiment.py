@@ -76,8 +76,10 @@ def measure(name: str, command: list, *, waits: bool = True, facts: dict = {}) -
     found = [json.loads(line, parse_float=lambda digits: float(f"{float(digits):.6g}")) for line in done.stdout.splitlines() if line.startswith("{")]
     own = [line["processor"] for line in found if "processor" in line]
     foreign = round(max(0.0, busy_seconds() - busy - own[0]) / seconds / len(os.sched_getaffinity(0)), 3) if own else None
-    run = {"commit": benchmarks.commit(), "source": source_hash(), "date": benchmarks.today(), "machine": benchmarks.machine(),
-           "seconds": round(seconds), "load": round(load, 2), "foreign": foreign}
+    run = {"commit": benchmarks.commit(), "source": source_hash(), "date": benchmarks.today(),
+           "machine": re.sub(r", L1 .*?iB(?=, [a-z]|$)", "", benchmarks.machine()), "seconds": round(seconds), "load": round(load, 2)}
+    if foreign is not None:
+        run["foreign"] = foreign
     RESULTS.mkdir(exist_ok=True)
     with (RESULTS / f"{name}.jsonl").open("a") as file:
         file.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in ({**line, **facts, "run": run} for line in found))
@@ -115,9 +117,16 @@ def seeds_of(lines: list[dict], methods: list[str]) -> list[int]:
 
 
 def origin(lines: list[dict]) -> str:
-    """Dates, commits and processors of lines; each line has the whole description of the machine."""
-    runs = {(line["run"]["date"], line["run"]["commit"], line["run"]["machine"].split(", L1")[0]) for line in lines}
-    return "; ".join(f"{date}, commit `{commit}`, {machine}" for date, commit, machine in sorted(runs))
+    """Dates, sources, the first commit that had them, and processors. Lines have the commits of documents, too, which differ."""
+    found: dict = {}
+    for line in lines:
+        run = line["run"]
+        found.setdefault((run["date"], run["machine"].split(" threads")[0] + " threads"), []).append(run)
+    parts = []
+    for (date, machine), runs in found.items():
+        commit = next((run["commit"] for run in runs if not run["commit"].endswith("-dirty")), "")
+        parts.append(f"{date}, sources `{runs[0].get('source')}`" + (f" (commit `{commit}`)" if commit else "") + f", {machine}")
+    return "; ".join(parts)
 
 
 def claim(what: str, paper, here: str, verdict: str, *, c: str = "", kernels: str = "", formula: str = "") -> list[str]:

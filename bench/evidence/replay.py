@@ -137,7 +137,7 @@ def rendered(lines: list[dict]) -> str:
         [f"`{p}`", f"{shards.ratio(p):.2f}", f"{shards.lines[p]['bytes_a_step']:,}", *(both(shards, p, c) for c in SHARDED_RATIOS)] for p in SHARDED])
     compared = [(of[n], m, c) for n in WORKERS for m in METHODS for c in RATIOS] + [(shards, p, c) for p in SHARDED for c in SHARDED_RATIOS]
     apart = [abs(statistics.median(m.speed_ups(method, c, "in_turn")) / m.formula(method, c) - 1) for m, method, c in compared]
-    foreign = [line["run"]["foreign"] for line in lines if line["run"]["foreign"] is not None]
+    foreign = [found for line in lines if (found := line["run"].get("foreign")) is not None]
     return (f"In turn, measured steps are within {100 * max(apart):.0f} % of the formula in all {len(apart)} cases, within 5 % in "
             f"{sum(a <= 0.05 for a in apart)}. {experiment.NETWORKS[NETWORK]}, {ROUNDS} rounds, medians. {experiment.origin(lines)}; load before the runs at most "
             f"{max(line['run']['load'] for line in lines):.2f}, other processes at most {100 * max(foreign):.0f} % of the processor time "
