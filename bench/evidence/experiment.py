@@ -107,12 +107,16 @@ def identical(lines: list[dict]) -> None:
         raise SystemExit(f"evidence: workers ended with different parameters: {'; '.join(wrong)}")
 
 
+class Incomplete(Exception):
+    """Lines that are too few for a table."""
+
+
 def seeds_of(lines: list[dict], methods: list[str]) -> list[int]:
     """Seeds for which every method was trained; at least two, or there is no interval."""
     have = {(line["method"], line["seed"]) for line in lines}
     found = [seed for seed in sorted({s for _, s in have}) if all((m, seed) in have for m in methods)]
     if len(found) < 2:
-        raise KeyError("two seeds of all methods")
+        raise Incomplete
     return found
 
 
@@ -167,6 +171,10 @@ def drawn_by(svg: str) -> str:
     return found[1] if found else ""
 
 
+def missing_text(name: str) -> str:
+    return f"Not measured yet; `scripts/evidence --only {name}` does.\n"
+
+
 def run(module) -> int:
     """The program of an experiment, a module with these names:
 
@@ -195,7 +203,9 @@ def run(module) -> int:
     lines = read(name)
     before = document.read_text()
     try:
-        text = module.rendered(lines) if lines or name == "claims" else f"Not measured yet; `scripts/evidence --only {name}` does.\n"
+        text = module.rendered(lines) if lines or name == "claims" else missing_text(name)
+    except Incomplete:
+        text = missing_text(name)
     except KeyError as missing:
         raise SystemExit(f"evidence: results/{name}.jsonl has no lines of {missing}; scripts/evidence --only {name} measures them") from missing
     after, found = replaced(before, name, text)

@@ -104,7 +104,7 @@ def rendered(lines: list[dict]) -> str:
     by_workers = {n: accuracies(lines, n) for n in WORKERS}
     columns = [column for column in COLUMNS if len(by_workers[column[0]].seeds) > 1]
     if not columns:
-        raise KeyError("two seeds of all methods")
+        raise experiment.Incomplete
     four = by_workers[4]
     heads, float32 = ["method", "bits"], ["float32, %", "32"]
     for workers, bucket, network, base, _ in columns:

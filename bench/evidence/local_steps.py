@@ -58,7 +58,7 @@ def losses(lines: list[dict]) -> str:
     of = {key(line): line for line in lines}
     seeds = [seed for seed in SEEDS if all((local, operator, seed) in of for local, operators in EVERY.items() for operator in operators)]
     if len(seeds) < 2:
-        raise KeyError("two seeds of all operators")
+        raise experiment.Incomplete
 
     def cell(operator: str, local: int) -> str:
         if operator not in EVERY[local]:

@@ -87,6 +87,16 @@ class Pairs(unittest.TestCase):
         self.assertAlmostEqual(half, 4.303 / 3 ** 0.5)  # Student's quantile of two degrees of freedom, standard deviation 1
 
 
+class Seeds(unittest.TestCase):
+    def test_only_seeds_of_all_methods_count_and_two_are_needed(self):
+        def line(method: str, seed: int) -> dict:
+            return {"method": method, "seed": seed}
+        lines = [line("a", 1), line("b", 1), line("a", 2), line("b", 2), line("a", 3)]
+        self.assertEqual(experiment.seeds_of(lines, ["a", "b"]), [1, 2])
+        with self.assertRaises(experiment.Incomplete):
+            experiment.seeds_of(lines[:3], ["a", "b"])
+
+
 class Lines(unittest.TestCase):
     def test_a_table_refuses_two_versions_of_the_measured_sources(self):
         experiment.one_source("x", [{"run": {"source": "a"}}, {"run": {"source": "a"}}])
