@@ -8,6 +8,7 @@ The model has a vocabulary of words, so that its embedding and its head hold nin
 reference; bytes are means over a whole training.
 """
 
+import itertools
 import statistics
 import sys
 
@@ -35,32 +36,15 @@ def methods() -> list[str]:
 
 
 def measured(program, options) -> None:
-    have = {(line["method"], line["seed"]) for line in experiment.read(NAME)}
-    for seed in SEEDS:
-        for method in methods():
-            if (method, seed) not in have:
-                experiment.measure(NAME, [
-                    program, "train", "--transport", "threads", "--model", "words", "--workers", WORKERS, "--steps", STEPS, "--every", EVERY,
-                    "--seed", seed, "--exchange", method, "--text", *options.data], waits=False)
-
-
-class results:
-    def __init__(self, lines: list[dict]):
-        self.of = {(line["method"], line["seed"]): line for line in lines}
-        self.seeds = experiment.seeds_of(lines, methods())
-
-    def fewer(self, reference: str, method: str) -> float:
-        return statistics.fmean(self.of[reference, s]["bytes_a_step"] / self.of[method, s]["bytes_a_step"] for s in self.seeds)
-
-    def apart(self, method: str, reference: str) -> tuple[float, float]:
-        """Of the loss: mean, half of the interval."""
-        return experiment.interval([self.of[method, s]["curve"][-1][1] - self.of[reference, s]["curve"][-1][1] for s in self.seeds])
+    for seed, method in experiment.lacking(NAME, itertools.product(SEEDS, methods()), "seed", "method"):
+        experiment.measure(NAME, experiment.training(program, "words", method, seed, workers=WORKERS, steps=STEPS, every=EVERY,
+                                                     more=["--text", *options.data]), waits=False)
 
 
 def rendered(lines: list[dict]) -> str:
     experiment.one_source(NAME, lines)
     experiment.identical(lines)
-    found = results(lines)
+    found = experiment.trainings(lines, methods())
 
     def loss(method: str, reference: str) -> str:
         mean, half = found.apart(method, reference)
@@ -68,20 +52,19 @@ def rendered(lines: list[dict]) -> str:
 
     rows = []
     for reference, choices in CHOICES.items():
-        rows.append([f"`{reference}`", f"{found.fewer('float32', reference):.1f}", loss(reference, "float32"), "", "", ""])
-        rows += [[f"`{method}`", f"{found.fewer('float32', method):.1f}", loss(method, "float32"), f"{found.fewer(reference, method):.2f}",
+        rows.append([f"`{reference}`", f"{found.fewer(reference):.1f}", loss(reference, "float32"), "", "", ""])
+        rows += [[f"`{method}`", f"{found.fewer(method):.1f}", loss(method, "float32"), f"{found.fewer(method, reference):.2f}",
                   loss(method, reference), published] for _, method, published in choices]
-    base = [found.of["float32", s]["curve"][-1][1] for s in found.seeds]
     return experiment.table(["method", "times fewer bytes than float32", "loss - float32", "than the reference", "loss - reference", "thesis"], rows) + (
-        f"\n{WORKERS} workers, {STEPS} steps, {len(found.seeds)} seeds; float32 ends at {statistics.fmean(base):.3f} nats a word. "
+        f"\n{WORKERS} workers, {STEPS} steps, {len(found.seeds)} seeds; float32 ends at {statistics.fmean(found.last('float32')):.3f} nats a word. "
         f"{experiment.origin(lines)}.\n")
 
 
 def claims(lines: list[dict]) -> list[list[str]]:
-    found, rows = results(lines), []
+    found, rows = experiment.trainings(lines, methods()), []
     for reference, choices in CHOICES.items():
         for claim, method, published in choices:
-            fewer, (mean, half) = found.fewer(reference, method), found.apart(method, reference)
+            fewer, (mean, half) = found.fewer(method, reference), found.apart(method, reference)
             least = min(float(x) for x in published.replace(" to ", ",").split(","))
             cost = "no difference in loss" if abs(mean) <= half else f"loss {mean:+.3f} ± {half:.3f}"
             rows.append(experiment.claim(f"{claim}: times fewer bytes", published, f"{fewer:.2f}",

@@ -10,7 +10,7 @@ import sys
 
 import experiment
 
-NAME, DOCUMENT, QUICK = "claims", "docs/evidence.md", {}
+NAME, DOCUMENT = "claims", "docs/evidence.md"
 HEAD = ["claim", "c", "kernels / exchange", "paper", "formula", "here", "verdict"]
 
 

@@ -8,6 +8,7 @@ Clicks are drawn from a planted model, whose AUC is the best possible one. Seeds
 model and the test examples are the same for all.
 """
 
+import itertools
 import statistics
 import sys
 
@@ -21,40 +22,33 @@ PUBLISHED = {"float32": 0.676, "global-uniform:8": 0.698, "global-exponential:8"
 
 def measured(program, options) -> None:
     del options
-    have = {(line["method"], line["seed"]) for line in experiment.read(NAME)}
-    for seed in SEEDS:  # a seed of all methods, then the next: a table of fewer seeds is complete
-        for method in METHODS:
-            if (method, seed) not in have:
-                experiment.measure(NAME, [program, "train", "--transport", "threads", "--model", "click", "--workers", WORKERS, "--steps", STEPS,
-                                          "--every", STEPS, "--seed", seed, "--exchange", method], waits=False)
+    for seed, method in experiment.lacking(NAME, itertools.product(SEEDS, METHODS), "seed", "method"):
+        experiment.measure(NAME, experiment.training(program, "click", method, seed, workers=WORKERS, steps=STEPS, every=STEPS), waits=False)
 
 
 def rendered(lines: list[dict]) -> str:
     experiment.one_source(NAME, lines)
     experiment.identical(lines)
-    seeds = experiment.seeds_of(lines, METHODS)
-    last = {(line["method"], line["seed"]): line["curve"][-1][1] for line in lines}
-    sent, rows = {line["method"]: line["bytes_a_step"] for line in lines}, []
+    found, rows = experiment.trainings(lines, METHODS), []
     for method in METHODS:
-        mean, half = experiment.interval([last[method, seed] - last["float32", seed] for seed in seeds])
-        verdict = "no difference" if abs(mean) <= half else "better" if mean > 0 else "worse"
+        mean, half = found.apart(method)
         published = PUBLISHED.get(method)
-        row = [f"`{method}`", f"{sent[method]:,}", f"{sent['float32'] / sent[method]:.2f}", f"{statistics.fmean(last[method, seed] for seed in seeds):.4f}"]
+        row = [f"`{method}`", f"{found.sent(method):,}", f"{found.fewer(method):.2f}", f"{statistics.fmean(found.last(method)):.4f}"]
         rows.append(row + (["", "", f"{published:.3f}"] if method == "float32" else [
-            f"{mean:+.4f} ± {half:.4f}", verdict, "" if published is None else f"{published:.3f} ({published - PUBLISHED['float32']:+.3f})"]))
+            f"{mean:+.4f} ± {half:.4f}", experiment.compared(-mean, half),
+            "" if published is None else f"{published:.3f} ({published - PUBLISHED['float32']:+.3f})"]))
     return experiment.table(["method", "bytes a step", "times fewer", "AUC", "- float32", "95 %", "published"], rows) + (
-        f"\n{lines[0]['values']:,} values, {WORKERS} workers, {STEPS:,} steps, {len(seeds)} seeds. The planted model's AUC, the best possible one, is "
+        f"\n{lines[0]['values']:,} values, {WORKERS} workers, {STEPS:,} steps, {len(found.seeds)} seeds. The planted model's AUC, the best possible one, is "
         f"{lines[0]['best']:.4f}. {experiment.origin(lines)}.\n")
 
 
 def claims(lines: list[dict]) -> list[list[str]]:
-    seeds = experiment.seeds_of(lines, METHODS)
-    last = {(line["method"], line["seed"]): line["curve"][-1][1] for line in lines}
-    rows = []
+    found, rows = experiment.trainings(lines, METHODS), []
     for method, published in list(PUBLISHED.items())[1:]:
-        mean, half = experiment.interval([last[method, seed] - last["float32", seed] for seed in seeds])
+        mean, half = found.apart(method)
+        verdict = f"does not hold: it loses {-mean:.4f}" if mean < -half else "holds: it loses nothing"
         rows.append(experiment.claim(f"Global-QSGD (table 3), DeepLight, `{method}`: AUC from float32", f"{published - PUBLISHED['float32']:+.3f}",
-                                     f"{mean:+.4f} ± {half:.4f}", f"{'does not hold' if mean < -half else 'holds'}: it loses {-mean:.4f}" if mean < -half else "holds: it loses nothing"))
+                                     f"{mean:+.4f} ± {half:.4f}", verdict))
     return rows
 
 

@@ -62,7 +62,7 @@ def settle(most: float = 0.1, seconds: int = 600) -> float:
     return busy
 
 
-def measure(name: str, command: list, *, waits: bool = True, facts: dict = {}) -> int:
+def measure(name: str, command: list, *, waits: bool = True, facts: dict | None = None) -> int:
     """Runs a command that prints lines of JSON, and adds them with the origin of the run.
 
     waits: for an idle machine; results that are no times do not depend on it. facts: added to each line. Lines may have "processor":
@@ -70,8 +70,7 @@ def measure(name: str, command: list, *, waits: bool = True, facts: dict = {}) -
     """
     load = settle() if waits else os.getloadavg()[0]  # before the run: workers exceed the cores during it
     began, busy = time.monotonic(), busy_seconds()
-    alone = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # workers share the cores; OpenBLAS with threads of its own takes 4.7 times as long
-    done = subprocess.run([str(part) for part in command], env=alone, stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT)
+    done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT)
     seconds = time.monotonic() - began
     found = [json.loads(line, parse_float=lambda digits: float(f"{float(digits):.6g}")) for line in done.stdout.splitlines() if line.startswith("{")]
     own = [line["processor"] for line in found if "processor" in line]
@@ -82,8 +81,23 @@ def measure(name: str, command: list, *, waits: bool = True, facts: dict = {}) -
         run["foreign"] = foreign
     RESULTS.mkdir(exist_ok=True)
     with (RESULTS / f"{name}.jsonl").open("a") as file:
-        file.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in ({**line, **facts, "run": run} for line in found))
+        file.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in ({**line, **(facts or {}), "run": run} for line in found))
     return len(found)
+
+
+def lacking(name: str, cells, *fields: str) -> list[tuple]:
+    """The cells, tuples of the values of these fields, that no line has, in their order.
+
+    With the seed as the first field, all methods of a seed come before the next seed: a table of fewer seeds is complete.
+    """
+    have = {tuple(line.get(field) for field in fields) for line in read(name)}
+    return [cell for cell in cells if cell not in have]
+
+
+def training(program, model: str, method: str, seed: int, *, workers: int, steps: int, every: int, more: tuple | list = ()) -> list:
+    """The command that trains a model with one method and seed."""
+    return [program, "train", "--transport", "threads", "--model", model, "--workers", workers, "--steps", steps, "--every", every,
+            "--seed", seed, "--exchange", method, *more]
 
 
 STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365}  # 97.5 % of Student's distribution, for this many values
@@ -94,7 +108,14 @@ def interval(differences: list[float]) -> tuple[float, float]:
     return statistics.fmean(differences), STUDENT[len(differences)] * statistics.stdev(differences) / math.sqrt(len(differences))
 
 
+class Incomplete(Exception):
+    """Lines that are too few for a table."""
+
+
 def one_source(name: str, lines: list[dict]) -> None:
+    """Refuses lines of several versions of the sources; no lines are incomplete."""
+    if not lines:
+        raise Incomplete
     sources = sorted({line["run"].get("source", "none") for line in lines})
     if len(sources) > 1:
         raise SystemExit(f"evidence: results/{name}.jsonl has lines of {len(sources)} versions of the measured sources ({', '.join(sources)}); "
@@ -107,10 +128,6 @@ def identical(lines: list[dict]) -> None:
         raise SystemExit(f"evidence: workers ended with different parameters: {'; '.join(wrong)}")
 
 
-class Incomplete(Exception):
-    """Lines that are too few for a table."""
-
-
 def seeds_of(lines: list[dict], methods: list[str]) -> list[int]:
     """Seeds for which every method was trained; at least two, or there is no interval."""
     have = {(line["method"], line["seed"]) for line in lines}
@@ -118,6 +135,30 @@ def seeds_of(lines: list[dict], methods: list[str]) -> list[int]:
     if len(found) < 2:
         raise Incomplete
     return found
+
+
+class trainings:
+    """Lines of trainings with the seeds that all methods have, so that they can be paired."""
+
+    def __init__(self, lines: list[dict], methods: list[str]):
+        self.seeds = seeds_of(lines, methods)
+        self.of = {(line["method"], line["seed"]): line for line in lines}
+
+    def last(self, method: str) -> list[float]:
+        """The final evaluation of each seed."""
+        return [self.of[method, seed]["curve"][-1][1] for seed in self.seeds]
+
+    def apart(self, method: str, reference: str = "float32") -> tuple[float, float]:
+        """From the reference: mean, half of the 95 % interval."""
+        return interval([a - b for a, b in zip(self.last(method), self.last(reference))])
+
+    def sent(self, method: str) -> int:
+        """Bytes a step; of methods that choose, those of the first seed."""
+        return self.of[method, self.seeds[0]]["bytes_a_step"]
+
+    def fewer(self, method: str, reference: str = "float32") -> float:
+        """How many times fewer bytes than the reference."""
+        return statistics.fmean(self.of[reference, s]["bytes_a_step"] / self.of[method, s]["bytes_a_step"] for s in self.seeds)
 
 
 def origin(lines: list[dict]) -> str:
@@ -171,10 +212,6 @@ def drawn_by(svg: str) -> str:
     return found[1] if found else ""
 
 
-def missing_text(name: str) -> str:
-    return f"Not measured yet; `scripts/evidence --only {name}` does.\n"
-
-
 def run(module) -> int:
     """The program of an experiment, a module with these names:
 
@@ -203,9 +240,9 @@ def run(module) -> int:
     lines = read(name)
     before = document.read_text()
     try:
-        text = module.rendered(lines) if lines or name == "claims" else missing_text(name)
+        text = module.rendered(lines)
     except Incomplete:
-        text = missing_text(name)
+        text = f"Not measured yet; `scripts/evidence --only {name}` does.\n"
     except KeyError as missing:
         raise SystemExit(f"evidence: results/{name}.jsonl has no lines of {missing}; scripts/evidence --only {name} measures them") from missing
     after, found = replaced(before, name, text)

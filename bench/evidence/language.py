@@ -7,6 +7,7 @@ usage: language.py [--program PROGRAM --data FILE...] [--quick] [--check]
 Seeds set initial values, batches and rounding, so two methods of a seed differ only by the exchange. Losses do not depend on the load.
 """
 
+import itertools
 import statistics
 import sys
 
@@ -23,49 +24,27 @@ QUICK = {"STEPS": 100, "SEEDS": (1, 2), "METHODS": ["float32", "qsgd:4@sra", "cg
 
 
 def measured(program, options) -> None:
-    have = {(line["method"], line["seed"]) for line in experiment.read(NAME)}
-    for seed in SEEDS:  # a seed of all methods, then the next: a table of fewer seeds is complete
-        for method in METHODS:
-            if (method, seed) in have:
-                continue
-            experiment.measure(NAME, [
-                program, "train", "--transport", "threads", "--model", "language", "--workers", WORKERS, "--steps", STEPS, "--every", EVERY,
-                "--seed", seed, "--exchange", method, "--text", *options.data], waits=False)
-
-
-class results:
-    def __init__(self, lines: list[dict]):
-        self.seeds = experiment.seeds_of(lines, METHODS)
-        self.sent = {line["method"]: line["bytes_a_step"] for line in lines}
-        self.last = {(line["method"], line["seed"]): line["curve"][-1][1] for line in lines}
-
-    def losses(self, method: str) -> list[float]:
-        return [self.last[method, seed] for seed in self.seeds]
-
-    def apart(self, method: str) -> tuple[float, float]:
-        """From float32: mean, half of the interval."""
-        return experiment.interval([a - b for a, b in zip(self.losses(method), self.losses("float32"))])
-
-    def fewer(self, method: str) -> float:
-        return self.sent["float32"] / self.sent[method]
+    for seed, method in experiment.lacking(NAME, itertools.product(SEEDS, METHODS), "seed", "method"):
+        experiment.measure(NAME, experiment.training(program, "language", method, seed, workers=WORKERS, steps=STEPS, every=EVERY,
+                                                     more=["--text", *options.data]), waits=False)
 
 
 def rendered(lines: list[dict]) -> str:
     experiment.one_source(NAME, lines)
     experiment.identical(lines)
-    found, rows = results(lines), []
+    found, rows = experiment.trainings(lines, METHODS), []
     for method in METHODS:
         mean, half = found.apart(method)
         shown, verdict = ("", "") if method == "float32" else (f"{mean:+.4f} ± {half:.4f}", experiment.compared(mean, half))
-        rows.append([f"`{method}`", f"{found.sent[method]:,}", f"{found.fewer(method):.2f}", f"{statistics.fmean(found.losses(method)):.4f}", shown, verdict])
-    base = found.losses("float32")
+        rows.append([f"`{method}`", f"{found.sent(method):,}", f"{found.fewer(method):.2f}", f"{statistics.fmean(found.last(method)):.4f}", shown, verdict])
+    base = found.last("float32")
     return experiment.table(["method", "bytes a step", "times fewer", "loss, nats", "- float32", "95 %"], rows) + (
         f"\n{WORKERS} workers, {STEPS:,} steps, {len(found.seeds)} seeds; float32 ends between {min(base):.4f} and {max(base):.4f}. "
         f"{experiment.origin(lines)}.\n")
 
 
 def claims(lines: list[dict]) -> list[list[str]]:
-    found, rows = results(lines), []
+    found, rows = experiment.trainings(lines, METHODS), []
     for what, paper, method in CLAIMS:
         mean, half = found.apart(method)
         verdict = experiment.compared(mean, half)

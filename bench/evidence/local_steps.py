@@ -27,14 +27,11 @@ MEANS = ["float32", "bfloat16", "cgx:4", f"{FEEDBACK}@allgather", f"{FEEDBACK},s
 
 
 def trained(program, options) -> None:
-    have = {key(line) for line in experiment.read(NAME) if line["what"] == "local steps"}
-    for seed in SEEDS:  # a seed of all operators, then the next: a table of fewer seeds is complete
-        for local, operators in EVERY.items():
-            for operator, _, schedule in (text.partition("@") for text in operators):
-                if (local, f"{operator}@{schedule}", seed) not in have:
-                    experiment.measure(NAME, [
-                        program.parents[1] / "examples/language_model/local_steps", "--json", "--workers", WORKERS, "--local", local, "--rounds",
-                        STEPS // local, "--rate", RATE, "--seed", seed, "--operator", operator, "--schedule", schedule, "--text", *options.data], waits=False)
+    cells = [(seed, local, *text.split("@")) for seed in SEEDS for local, operators in EVERY.items() for text in operators]
+    for seed, local, operator, schedule in experiment.lacking(NAME, cells, "seed", "local", "method", "schedule"):
+        experiment.measure(NAME, [
+            program.parents[1] / "examples/language_model/local_steps", "--json", "--workers", WORKERS, "--local", local, "--rounds",
+            STEPS // local, "--rate", RATE, "--seed", seed, "--operator", operator, "--schedule", schedule, "--text", *options.data], waits=False)
 
 
 def timed(program) -> None:

@@ -7,6 +7,7 @@ usage: sharded.py [--program PROGRAM --data FILE...] [--quick] [--check]
 The baseline has float32 weights and gradients of 16 bits, as in the thesis. Perplexities are per byte here and per word there.
 """
 
+import itertools
 import math
 import statistics
 import sys
@@ -27,13 +28,10 @@ def methods() -> list[str]:
 
 
 def measured(program, options) -> None:
-    have = {(line["method"], line["seed"]) for line in experiment.read(NAME)}
-    for seed in SEEDS:
-        for method in methods():
-            if (method, seed) not in have:
-                experiment.measure(NAME, [
-                    program.parents[1] / "examples/language_model/language_model", "--json", "--falls", "--steps", STEPS, "--seed", seed,
-                    "--precision", method, "--text", *options.data], waits=False)
+    for seed, method in experiment.lacking(NAME, itertools.product(SEEDS, methods()), "seed", "method"):
+        experiment.measure(NAME, [
+            program.parents[1] / "examples/language_model/language_model", "--json", "--falls", "--steps", STEPS, "--seed", seed,
+            "--precision", method, "--text", *options.data], waits=False)
 
 
 def perplexity(lines: list[dict]):

@@ -97,6 +97,16 @@ class Seeds(unittest.TestCase):
             experiment.seeds_of(lines[:3], ["a", "b"])
 
 
+class Cells(unittest.TestCase):
+    def test_cells_without_a_line_are_lacking_in_their_order(self):
+        with tempfile.TemporaryDirectory() as folder:
+            experiment.RESULTS = pathlib.Path(folder)
+            (experiment.RESULTS / "x.jsonl").write_text('{"seed":1,"method":"b"}\n{"what":"timing","method":"a"}\n')
+            cells = [(1, "a"), (1, "b"), (2, "a")]
+            self.assertEqual(experiment.lacking("x", cells, "seed", "method"), [(1, "a"), (2, "a")])
+            self.assertEqual(experiment.lacking("none", cells, "seed", "method"), cells)
+
+
 class Lines(unittest.TestCase):
     def test_a_table_refuses_two_versions_of_the_measured_sources(self):
         experiment.one_source("x", [{"run": {"source": "a"}}, {"run": {"source": "a"}}])
