@@ -130,15 +130,12 @@ class click final : public torch_model {
     torch::manual_seed(with.seed);
     net_ = std::make_unique<click_net>(world_.rows());
     take(*net_);
-    adam_ = std::make_unique<torch::optim::Adam>(net_->parameters(), torch::optim::AdamOptions(highest_rate));
+    step_with(
+        std::make_unique<torch::optim::Adam>(net_->parameters(), torch::optim::AdamOptions(highest_rate)),
+        highest_rate, with.steps);
     if (with.rank == 0) test_ = world_.draw(0, with.small ? 1024 : 1 << 17);
   }
 
-  void update(std::uint64_t step) override {
-    static_cast<torch::optim::AdamOptions&>(adam_->param_groups()[0].options()).lr(rate(step));
-    adam_->step();
-  }
-  double rate(std::uint64_t step) const override { return highest_rate * share_of_rate(step, with_.steps); }
   bool steps_along_gradients() const override { return false; }
 
   /// An AUC is no mean over workers, so one evaluates all examples.
@@ -167,7 +164,6 @@ class click final : public torch_model {
   std::int64_t batch_;
   examples test_;
   std::unique_ptr<click_net> net_;
-  std::unique_ptr<torch::optim::Adam> adam_;
 };
 
 }  // namespace

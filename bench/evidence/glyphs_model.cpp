@@ -92,15 +92,10 @@ class glyphs_model final : public torch_model {
                                  torch::nn::Linear(2 * width * 16, 4 * width), torch::nn::ReLU(),
                                  torch::nn::Linear(4 * width, data_.classes()));
     take(*net_);
-    sgd_ = std::make_unique<torch::optim::SGD>(net_->parameters(),
-                                               torch::optim::SGDOptions(highest_rate).momentum(0.9));
+    step_with(std::make_unique<torch::optim::SGD>(net_->parameters(),
+                                                  torch::optim::SGDOptions(highest_rate).momentum(0.9)),
+              highest_rate, with.steps);
   }
-
-  void update(std::uint64_t step) override {
-    static_cast<torch::optim::SGDOptions&>(sgd_->param_groups()[0].options()).lr(rate(step));
-    sgd_->step();
-  }
-  double rate(std::uint64_t step) const override { return highest_rate * share_of_rate(step, with_.steps); }
 
   judgment evaluate() override {
     torch::NoGradGuard const none;
@@ -126,7 +121,6 @@ class glyphs_model final : public torch_model {
   std::uint64_t rank_, workers_;
   glyphs data_;
   torch::nn::Sequential net_;
-  std::unique_ptr<torch::optim::SGD> sgd_;
 };
 
 }  // namespace

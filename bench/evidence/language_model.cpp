@@ -33,15 +33,10 @@ class language final : public torch_model {
     torch::manual_seed(with.seed);
     net_ = lm::transformer(shape_);
     take(*net_);
-    adam_ = std::make_unique<torch::optim::Adam>(net_->parameters(),
-                                                 torch::optim::AdamOptions(highest_rate).betas({0.9, 0.99}));
+    step_with(std::make_unique<torch::optim::Adam>(
+                  net_->parameters(), torch::optim::AdamOptions(highest_rate).betas({0.9, 0.99})),
+              highest_rate, with.steps);
   }
-
-  void update(std::uint64_t step) override {
-    static_cast<torch::optim::AdamOptions&>(adam_->param_groups()[0].options()).lr(rate(step));
-    adam_->step();
-  }
-  double rate(std::uint64_t step) const override { return highest_rate * share_of_rate(step, with_.steps); }
 
   bool steps_along_gradients() const override {
     return false;
@@ -74,7 +69,6 @@ class language final : public torch_model {
   lm::shape shape_;
   Text text_;
   lm::transformer net_{nullptr};
-  std::unique_ptr<torch::optim::Adam> adam_;
 };
 
 }  // namespace

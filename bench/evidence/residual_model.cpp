@@ -21,21 +21,16 @@ class residual final : public torch_model {
   explicit residual(replica_setting const& with)
       : data_(digits::split_and_standardize(digits::read_pictures(GLOBALQ_DIGITS_CSV), 1.0 / 3, 42)),
         own_test_(tt::tensors_of(share_of(data_.test, with.rank, with.workers))),
-        dealer_(data_.train, with.small ? 4 : 16, with.rank, with.workers, with.seed),
-        steps_(with.steps) {
+        dealer_(data_.train, with.small ? 4 : 16, with.rank, with.workers, with.seed) {
     std::lock_guard const alone(torch_generator());
     torch::manual_seed(with.seed);
     net_ = tt::residual_net(tt::residual_shape{.width = with.small ? 8 : 32});
     take(*net_);
-    sgd_ = std::make_unique<torch::optim::SGD>(net_->parameters(),
-                                               torch::optim::SGDOptions(highest_rate).momentum(0.9));
+    step_with(std::make_unique<torch::optim::SGD>(net_->parameters(),
+                                                  torch::optim::SGDOptions(highest_rate).momentum(0.9)),
+              highest_rate, with.steps);
   }
 
-  void update(std::uint64_t step) override {
-    static_cast<torch::optim::SGDOptions&>(sgd_->param_groups()[0].options()).lr(rate(step));
-    sgd_->step();
-  }
-  double rate(std::uint64_t step) const override { return highest_rate * share_of_rate(step, steps_); }
   judgment evaluate() override {
     double const count = static_cast<double>(own_test_.digits.size(0));
     return {count == 0 ? 0 : count * tt::judge(net_, own_test_).accuracy, count};
@@ -51,9 +46,7 @@ class residual final : public torch_model {
   digits::dataset data_;
   tt::batch own_test_;
   digits::batch_dealer dealer_;
-  std::uint64_t steps_;
   tt::residual_net net_{nullptr};
-  std::unique_ptr<torch::optim::SGD> sgd_;
 };
 
 }  // namespace

@@ -9,7 +9,9 @@
 
 #include <torch/torch.h>
 
+#include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace evidence {
@@ -30,6 +32,12 @@ class torch_model : public model {
     return {gradient_.data_ptr<float>(), static_cast<std::size_t>(gradient_.numel())};
   }
 
+  void update(std::uint64_t step) override {
+    optimizer_->param_groups()[0].options().set_lr(rate(step));
+    optimizer_->step();
+  }
+  double rate(std::uint64_t step) const override { return highest_rate_ * share_of_rate(step, steps_); }
+
   std::span<float const> parameters() override {
     return {values_.data_ptr<float>(), static_cast<std::size_t>(values_.numel())};
   }
@@ -37,6 +45,14 @@ class torch_model : public model {
  protected:
   /// The loss of this worker's batch of a step.
   virtual torch::Tensor loss(std::uint64_t step) = 0;
+
+  /// The optimizer of a training of so many steps, whose parameters take() has moved.
+  void step_with(std::unique_ptr<torch::optim::Optimizer> optimizer, double highest_rate,
+                 std::uint64_t steps) {
+    optimizer_ = std::move(optimizer);
+    highest_rate_ = highest_rate;
+    steps_ = steps;
+  }
 
   /// Moves the parameters of a module into one vector. Call it before constructing optimizers.
   void take(torch::nn::Module& module) {
@@ -62,6 +78,9 @@ class torch_model : public model {
  private:
   gq::adapt::model_layout layers_;
   torch::Tensor values_, gradient_;
+  std::unique_ptr<torch::optim::Optimizer> optimizer_;
+  double highest_rate_ = 0;
+  std::uint64_t steps_ = 0;
 };
 
 }  // namespace evidence
