@@ -11,6 +11,7 @@
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace language_model {
@@ -21,23 +22,17 @@ struct batch {
   torch::Tensor input, next;
 };
 
-class text {
+/// @brief Symbols of a text to draw pieces from; the last tenth is held out.
+template <class Symbol>
+class sequence {
  public:
-  static constexpr std::int64_t symbols = 128;  ///< bytes above 127 become '?'
+  /// @param unit  of a symbol, for messages
+  sequence(std::vector<Symbol> symbols, std::string unit)
+      : symbols_(std::move(symbols)),
+        unit_(std::move(unit)),
+        held_out_(symbols_.size() - symbols_.size() / 10) {}
 
-  explicit text(std::vector<std::string> const& paths) {
-    for (std::string const& path : paths) {
-      std::ifstream file{path, std::ios::binary};
-      if (!file) throw std::runtime_error{"language_model: cannot read " + path + "; give a text by --text"};
-      for (std::istreambuf_iterator<char> c{file}, end; c != end; ++c) {
-        auto const byte = static_cast<unsigned char>(*c);
-        bytes_.push_back(byte < symbols ? byte : '?');
-      }
-    }
-    held_out_ = bytes_.size() - bytes_.size() / 10;
-  }
-
-  std::size_t size() const { return bytes_.size(); }
+  std::size_t size() const { return symbols_.size(); }
 
   /// @brief Pieces from the first nine tenths; the same for the same seed.
   batch draw(std::uint64_t seed, std::int64_t count, std::int64_t context) const {
@@ -45,7 +40,7 @@ class text {
   }
   /// @brief Pieces from the last tenth.
   batch draw_held_out(std::uint64_t seed, std::int64_t count, std::int64_t context) const {
-    return pieces(seed, count, context, held_out_, bytes_.size());
+    return pieces(seed, count, context, held_out_, symbols_.size());
   }
 
  private:
@@ -53,8 +48,8 @@ class text {
                std::size_t to) const {
     auto const need = static_cast<std::size_t>(context) + 1;
     if (to - from < need)
-      throw std::runtime_error{"language_model: the text has " + std::to_string(bytes_.size()) +
-                               " bytes, too few for a context of " + std::to_string(context) +
+      throw std::runtime_error{"language_model: the text has " + std::to_string(symbols_.size()) + " " +
+                               unit_ + ", too few for a context of " + std::to_string(context) +
                                "; give more by --text"};
     std::mt19937_64 draw{seed};
     batch b{torch::empty({count, context}, torch::kLong), torch::empty({count, context}, torch::kLong)};
@@ -62,15 +57,41 @@ class text {
     for (std::int64_t k = 0; k < count; ++k) {
       std::size_t const at = from + draw() % (to - from - need + 1);
       for (std::int64_t i = 0; i < context; ++i) {
-        input[k][i] = bytes_[at + static_cast<std::size_t>(i)];
-        next[k][i] = bytes_[at + static_cast<std::size_t>(i) + 1];
+        input[k][i] = symbols_[at + static_cast<std::size_t>(i)];
+        next[k][i] = symbols_[at + static_cast<std::size_t>(i) + 1];
       }
     }
     return b;
   }
 
-  std::vector<std::uint8_t> bytes_;
-  std::size_t held_out_ = 0;
+  std::vector<Symbol> symbols_;
+  std::string unit_;
+  std::size_t held_out_;
+};
+
+inline std::string contents_of(std::string const& path) {
+  std::ifstream file{path, std::ios::binary};
+  if (!file) throw std::runtime_error{"language_model: cannot read " + path + "; give a text by --text"};
+  return {std::istreambuf_iterator<char>{file}, {}};
+}
+
+/// @brief The bytes of files.
+class text : public sequence<std::uint8_t> {
+ public:
+  static constexpr std::int64_t symbols = 128;  ///< bytes above 127 become '?'
+
+  explicit text(std::vector<std::string> const& paths) : sequence(bytes_of(paths), "bytes") {}
+
+ private:
+  static std::vector<std::uint8_t> bytes_of(std::vector<std::string> const& paths) {
+    std::vector<std::uint8_t> bytes;
+    for (std::string const& path : paths)
+      for (char const c : contents_of(path)) {
+        auto const byte = static_cast<unsigned char>(c);
+        bytes.push_back(byte < symbols ? byte : '?');
+      }
+    return bytes;
+  }
 };
 
 }  // namespace language_model
