@@ -32,6 +32,8 @@ struct precision {
   std::string name = "float32";
   int weight_bits = 32, gradient_bits = 32;  ///< 2 to 8; 16: floats; 32: as they are
   scheme by = scheme::shifted;               ///< levels are even until they are learned
+  /// Of so many values one is sent, the first ones: for times only (step_times).
+  std::uint64_t weights_of = 1, gradients_of = 1;
   bool learns() const { return by != scheme::shifted && by != scheme::nearest && by != scheme::lgreco; }
 };
 

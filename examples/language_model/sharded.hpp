@@ -11,6 +11,7 @@
 #include <globalq/call/call_queue.hpp>
 #include <globalq/collective/all_gather.hpp>
 #include <globalq/collective/reduce_scatter_mean.hpp>
+#include <globalq/telemetry/telemetry.hpp>
 #include <globalq/train/adapt/agree.hpp>
 #include <globalq/train/adapt/lgreco.hpp>
 #include <globalq/train/learn/agree.hpp>
@@ -102,10 +103,13 @@ template <class Workers>
 class sharded_vector {
  public:
   /// @param exact  whether it is sent as float32
+  /// @param seen   receives the reports of all calls; may be null
   sharded_vector(Workers& workers, std::uint64_t length, bool exact, precision const& p, std::uint64_t seed,
-                 std::shared_ptr<globalq::call_queue> const& queue)
+                 std::shared_ptr<globalq::call_queue> const& queue, globalq::telemetry* seen)
       : workers_(workers),
         length_(length),
+        weights_sent_(exact ? length : length / p.weights_of),
+        gradients_sent_(exact ? length : length / p.gradients_of),
         by_(p.by),
         learns_weights_(!exact && p.learns() && p.weight_bits <= 8),
         learns_gradients_(!exact && p.learns() && p.gradient_bits <= 8),
@@ -113,9 +117,13 @@ class sharded_vector {
         size_of_gradients_(levels_of(p.gradient_bits)),
         seed_(seed),
         queue_(queue),
-        forward_(workers, weight_operator(exact ? 32 : p.weight_bits, p.by), {.seed = seed}),
-        backward_(workers, weight_operator(exact ? 32 : p.weight_bits, p.by), {.seed = seed}),
-        scatter_(workers, gradient_operator(exact ? 32 : p.gradient_bits, p.learns()), {.seed = seed + 1}),
+        seen_(seen),
+        forward_(workers, weight_operator(exact ? 32 : p.weight_bits, p.by),
+                 {.seed = seed, .telemetry = seen}),
+        backward_(workers, weight_operator(exact ? 32 : p.weight_bits, p.by),
+                  {.seed = seed, .telemetry = seen}),
+        scatter_(workers, gradient_operator(exact ? 32 : p.gradient_bits, p.learns()),
+                 {.seed = seed + 1, .telemetry = seen}),
         mine_(forward_.shard(length)) {
     forward_.run_on(queue);
     backward_.run_on(queue);
@@ -133,11 +141,13 @@ class sharded_vector {
 
   /// Starts to gather the weights of all shards. Both passes of a step receive the same bits: their calls have one seed.
   globalq::started_call gather(bool back, std::span<float> to, std::uint64_t step) {
-    return (back ? backward_ : forward_).start(std::span<float const>(weights_), to.first(length_), step);
+    auto const mine = std::span<float const>(weights_).first(forward_.shard(weights_sent_).count);
+    return (back ? backward_ : forward_).start(mine, to.first(weights_sent_), step);
   }
   /// Starts to receive the own shard of the mean gradient.
   globalq::started_call scatter(std::span<float const> all, std::uint64_t step) {
-    return scatter_.start(all.first(length_), std::span(gradient_), step);
+    auto const mine = std::span(gradient_).first(scatter_.shard(gradients_sent_).count);
+    return scatter_.start(all.first(gradients_sent_), mine, step);
   }
 
   /// Adam's step. @param step  from 0 on
@@ -183,7 +193,8 @@ class sharded_vector {
   /// @pre no call is started
   void send_weights_in(int bits) {
     for (auto* gather : {&forward_, &backward_}) {
-      *gather = globalq::all_gather<>(workers_, weight_operator(bits, by_), {.seed = seed_});
+      *gather =
+          globalq::all_gather<>(workers_, weight_operator(bits, by_), {.seed = seed_, .telemetry = seen_});
       gather->run_on(queue_);
     }
   }
@@ -246,12 +257,13 @@ class sharded_vector {
   }
 
   Workers& workers_;
-  std::uint64_t length_;
+  std::uint64_t length_, weights_sent_, gradients_sent_;
   scheme by_;
   bool learns_weights_, learns_gradients_;
   std::uint32_t size_of_weights_, size_of_gradients_;
   std::uint64_t seed_;
   std::shared_ptr<globalq::call_queue> queue_;
+  globalq::telemetry* seen_;
   globalq::all_gather<> forward_, backward_;
   globalq::reduce_scatter_mean<> scatter_;
   globalq::segment mine_;
@@ -265,8 +277,9 @@ template <class Workers>
 class sharded_layers {
  public:
   /// @param prefetch  whether a layer is gathered while the one before computes, and gradients travel meanwhile
+  /// @param seen      receives the reports of all calls; may be null
   sharded_layers(Workers& workers, std::vector<std::vector<parameter>> const& layers, precision const& p,
-                 std::uint64_t seed, bool prefetch)
+                 std::uint64_t seed, bool prefetch, globalq::telemetry* seen = nullptr)
       : workers_(workers),
         precision_(p),
         prefetch_(prefetch),
@@ -275,8 +288,8 @@ class sharded_layers {
       layer_layout const layout(parameters, workers.size());
       for (int k = 0; k < 2; ++k) weights_[k].make(layout), gradients_[k].make(layout);
       layers_.push_back({layout,
-                         {workers, layout.coded(), false, p, seed + 4 * layers_.size(), queue_},
-                         {workers, layout.exact(), true, p, seed + 4 * layers_.size() + 2, queue_}});
+                         {workers, layout.coded(), false, p, seed + 4 * layers_.size(), queue_, seen},
+                         {workers, layout.exact(), true, p, seed + 4 * layers_.size() + 2, queue_, seen}});
     }
   }
 
