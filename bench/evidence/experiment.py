@@ -20,7 +20,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 NETWORKS = {"200mbit": "0.2 Gbit/s", "1gbit": "1 Gbit/s", "10gbit": "10 Gbit/s", "shared memory": "shared memory"}
-EVERY = {"replay": False, "schedules": False, "errors": True, "language": True, "sharded": True, "adaptive": True, "glyphs": True,
+EVERY = {"replay": False, "breakdown": False, "limits": False, "schedules": False, "errors": True, "language": True, "sharded": True, "adaptive": True, "glyphs": True,
          "click": True, "local_steps": True}  # bench/evidence/NAME.py and results/NAME.jsonl; whether it trains
 ROOT = HERE.parents[1]
 RESULTS = HERE / "results"
@@ -239,10 +239,11 @@ def run(module) -> int:
         module.measured(options.program.resolve(), options)
     lines = read(name)
     before = document.read_text()
+    complete = True
     try:
         text = module.rendered(lines)
     except Incomplete:
-        text = f"Not measured yet; `scripts/evidence --only {name}` does.\n"
+        complete, text = False, f"Not measured yet; `scripts/evidence --only {name}` does.\n"
     except KeyError as missing:
         raise SystemExit(f"evidence: results/{name}.jsonl has no lines of {missing}; scripts/evidence --only {name} measures them") from missing
     after, found = replaced(before, name, text)
@@ -252,7 +253,7 @@ def run(module) -> int:
     wrong = [str(document)] if after != before else []
     if not options.check:
         document.write_text(after)
-    if hasattr(module, "chart_of"):
+    if complete and hasattr(module, "chart_of"):
         file, script = module.chart_of(lines)
         path = document.parent / "images" / file
         old, new = path.read_text() if path.exists() else "", chart(script)

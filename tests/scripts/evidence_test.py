@@ -13,6 +13,7 @@ import unittest
 
 FOLDER = pathlib.Path(sys.argv.pop(1))
 sys.path.insert(0, str(FOLDER))
+import breakdown  # noqa: E402
 import experiment  # noqa: E402
 import glyphs  # noqa: E402
 import replay  # noqa: E402
@@ -59,6 +60,23 @@ class Replays(unittest.TestCase):
         self.assertEqual(replay.verdict("x", 1, 1.6, 1.55, None), "holds")
         self.assertEqual(replay.verdict("x", 1, 2.0, 1.5, None), "does not hold (-25 %): because")
         self.assertEqual(replay.verdict("x", 1, 1.6, 1.2, 4.0), "holds with their r of 4, which gives 1.60")
+
+
+class Bars(unittest.TestCase):
+    def test_c_of_the_paper_is_that_of_its_number_of_workers_and_grows_as_those_that_one_sends_to(self):
+        self.assertEqual(breakdown.ratio("AlexNet", 16), 4)
+        self.assertEqual(breakdown.ratio("LSTM", 2), 2.45)
+        self.assertAlmostEqual(breakdown.ratio("LSTM", 4), 3 * 2.45)
+
+    def test_what_is_not_computing_is_communication(self):
+        def line(workers: int, method: str, turn: float) -> dict:
+            return {"what": "replay", "workers": workers, "method": method, "exchange": [1], "run": {"source": "a"},
+                    "steps": [{"c": breakdown.ratio(net, workers), "computing": 3, "in_turn": [turn]} for net in breakdown.NETS]}
+        of = breakdown.bars([line(n, m, t) for n in breakdown.WORKERS for m, t in (("float32", 4), ("qsgd:4@sra", 3.5))])
+        self.assertEqual(of.bar("LSTM", 4, "float32"), (3, 1))
+        self.assertEqual(of.share("LSTM", 4, "float32"), 25)
+        with self.assertRaises(experiment.Incomplete):
+            breakdown.bars([line(2, "float32", 4)])
 
 
 class Glyphs(unittest.TestCase):
