@@ -92,6 +92,13 @@ class Glyphs(unittest.TestCase):
         self.assertEqual(self.of([0.751, 0.749, 0.75]).of_tolerance(method), "exceeded")
         self.assertEqual(self.of([0.801, 0.799, 0.8]).shown(method), "(+0.00 ± 0.25)")
 
+    def test_a_gain_holds_where_its_interval_is_above_zero(self):
+        self.assertEqual(glyphs.verdict([1, 2], [(1, 0.5), (0.2, 0.1)]), "holds: it is better")
+        self.assertEqual(glyphs.verdict([1, 2], [(1, 0.5), (0.1, 0.2)]), "holds in part: not better everywhere")
+        self.assertEqual(glyphs.verdict([1, 2], [(-1, 0.5), (0.1, 0.2)]), "does not hold")
+        self.assertEqual(glyphs.verdict([-1, -2], [(-1.2, 0.5), (-2, 0.2)]), "holds")
+        self.assertEqual(glyphs.verdict([-1, -2], [(-1.2, 0.5), (-3, 0.2)]), "does not hold: it loses more")
+
     def test_only_seeds_of_all_methods_count(self):
         found = self.of([0.8, 0.7])
         self.assertEqual(found.seeds, [1, 2])
