@@ -14,7 +14,7 @@ import sys
 
 import experiment
 
-NAME, STEPS, SEEDS, BASE = "sharded", 3000, (1, 2, 3), "W32G16"
+NAME, STEPS, SEEDS, BASE = "sharded", 2000, (1, 2, 3), "W32G16"
 QUICK = {"STEPS": 60, "SEEDS": (1, 2)}
 PAPER = 35.81  # perplexity of the baseline; the others: tables 5.1, 5.2, 5.3 and C.3, GPT of 125 M values
 EVEN = {"W8G8": 35.58, "W6G6": 35.74, "W6G5": 36.08, "W6G4": 35.84, "W5G6": 36.01, "W5G5": 35.94, "W5G4": 36.36, "W4G6": 37.11, "W4G5": 37.38,
