@@ -7,8 +7,10 @@
     fully_shard(model)                       # FSDP2, torch 2.9 and newer
     globalq.torch.shard(model)               # QSDP
 
-The module uses only the public Python interface of torch, so one package supports every version from 1.13 on. The exception is where
-parameters begin in the vectors of FSDP2, which torch keeps private (_fsdp.py).
+    dist.init_process_group("globalq", pg_options={"operator": "cgx:4"})   # a back end for all of these
+
+The module uses only the public Python interface of torch, so one package supports every version from 1.13 on. The exceptions are where
+parameters begin in the vectors of FSDP2, which torch keeps private (_fsdp.py), and the base class of back ends (_group.py).
 """
 
 import contextlib
@@ -28,10 +30,13 @@ import torch.distributed as dist
 
 from ._calls import Chooser, Mean, informing
 from ._fsdp import CGX_EXCLUDES, Sharded, shard
+from ._group import ProcessGroup, Traffic, operator, register, report, uncompressed
 from ._library import ConfigurationError, Error, Handle, number
 from ._workers import MessageWorkers, NamedMemory, new_name
 
-__all__ = ["CGX_EXCLUDES", "DDPHook", "GroupWorkers", "Sharded", "join", "shard"]
+__all__ = ["CGX_EXCLUDES", "DDPHook", "GroupWorkers", "ProcessGroup", "Sharded", "Traffic", "join", "operator", "report", "shard", "uncompressed"]
+
+register()
 
 # Number of layers assumed for the random bits if the model is not known.
 MOST_LAYERS = 1 << 16

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
 
 from . import MessageWorkers, Workers
 
@@ -47,6 +48,24 @@ class Sharded:
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
+class Traffic(NamedTuple):
+    call: str
+    how: str
+    why: str
+    calls: int
+    values: int
+    bytes: int
+    sent: int | None
+    seconds: float | None
+    error: float | None
+
+class ProcessGroup:
+    def report(self) -> list[Traffic]: ...
+    def shutdown(self) -> None: ...
+
+def operator(text: str) -> AbstractContextManager[None]: ...
+def uncompressed() -> AbstractContextManager[None]: ...
+def report(group: Any = ...) -> list[Traffic]: ...
 def join(group: Any = ..., deadline: float = ...) -> Workers: ...
 def shard(model: Any, weights: str = ..., gradients: str = ..., *, exclude: Sequence[str] | Callable[[str, Any], bool] = ...,
           min_dims: int = ..., excluded: str = ..., node_size: int | None = ..., learn_at: Iterable[int] = ..., prefetch: bool = ...,

@@ -49,7 +49,7 @@ def blocks_with(text):
 
 
 def test_every_block_is_run():
-    assert all(sum(text in block for text in ("run_threads", "encode(", "DDPHook", "fully_shard")) == 1 for _, block in BLOCKS)
+    assert all(sum(text in block for text in ("run_threads", "encode(", "DDPHook", "fully_shard", "pg_options")) == 1 for _, block in BLOCKS)
 
 
 @pytest.mark.parametrize("block", blocks_with("run_threads"))
@@ -69,6 +69,17 @@ def test_bytes(block, capsys):
 def test_a_hook(block, run_processes):
     pytest.importorskip("torch")
     run_processes(TORCH + block + STEP, 2)
+
+
+@pytest.mark.parametrize("block", blocks_with("pg_options"))
+def test_a_back_end(block, run_processes):
+    pytest.importorskip("torch")
+    start, again = 'init_process_group("gloo", init', 'dist.init_process_group("globalq", '
+    assert again in block  # torchrun would tell these arguments
+    block = block.replace(again, again + 'init_method=os.environ["INIT"], rank=rank, world_size=size, ')
+    before = "\n".join(line for line in TORCH.splitlines() if start not in line)
+    run_processes(before + "\n" + block + "\nmodel = nn.parallel.DistributedDataParallel(net)\n" + STEP
+                  + "\nassert any(row.how == 'cgx:4' for row in globalq.torch.report())\n", 2)
 
 
 @pytest.mark.parametrize("block", blocks_with("fully_shard"))
