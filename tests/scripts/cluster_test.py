@@ -47,6 +47,31 @@ else:
             time.sleep(0.1)
     peer.sendall(b"x" + bytes(size))
 """
+# A worker that echoes what another sends: prints the shortest of five round trips.
+ECHO = """
+import os, socket, time
+if os.environ["OMPI_COMM_WORLD_RANK"] == "0":
+    with socket.create_server(("10.77.0.1", 7077)) as server:
+        server.settimeout(20)
+        peer, _ = server.accept()
+        for _ in range(5): peer.sendall(peer.recv(1))
+        peer.recv(1)
+else:
+    for _ in range(100):
+        try:
+            peer = socket.create_connection(("10.77.0.1", 7077), 20)
+            break
+        except OSError:
+            time.sleep(0.1)
+    trips = []
+    for _ in range(5):
+        start = time.monotonic()
+        peer.sendall(b"x")
+        peer.recv(1)
+        trips.append(time.monotonic() - start)
+    print("seconds", min(trips), flush=True)
+    peer.sendall(b"x")
+"""
 
 cases = []
 
@@ -108,6 +133,7 @@ def wrong_command_lines_are_refused_with_a_sentence():
                             (["--rate", "1", "--", "true"], "--rate takes"),
                             (["--rate", "fast", "--", "true"], "--rate takes"),
                             (["--delay", "5", "--", "true"], "--delay takes"),
+                            (["--loss", "100%", "--", "true"], "--loss takes"),
                             (["--timeout", "-1", "--", "true"], "--timeout takes"),
                             (["--workers"], "--workers needs a value"),
                             (["true"], "'true' is not an option"),
@@ -120,7 +146,7 @@ def wrong_command_lines_are_refused_with_a_sentence():
 def help_names_every_option():
     done = run("--help")
     expect(done.returncode == 0, done.stderr)
-    for option in ("--workers", "--rate", "--delay", "--timeout", "--clean"):
+    for option in ("--workers", "--rate", "--delay", "--loss", "--timeout", "--clean"):
         expect(option in done.stdout, f"{option} is not in the help")
 
 
@@ -157,6 +183,14 @@ def links_keep_their_rate():
 
 
 @case(needs_cluster=True)
+def packets_are_delayed_on_their_way_to_another_host():
+    done = run("--workers", "2", "--delay", "20ms", "--loss", "1%", "--", sys.executable, "-c", ECHO)
+    expect(done.returncode == 0, done.stderr)
+    seconds = float(done.stdout.split()[1])
+    expect(0.040 <= seconds <= 0.5, f"a round trip of {seconds} s")
+
+
+@case(needs_cluster=True)
 def time_that_is_up_ends_the_command():
     done = run("--workers", "2", "--timeout", "2", "--", "sleep", "87.1")
     expect(done.returncode == 124 and "--timeout allows more" in done.stderr, f"{done.returncode}: {done.stderr}")
@@ -165,10 +199,10 @@ def time_that_is_up_ends_the_command():
 
 @case(needs_cluster=True)
 def nothing_is_left_however_a_run_ends():
-    for ending, command in ((None, ["true"]), (None, ["false"]), (None, ["/nonexistent"]),
+    for ending, command in ((None, ["true"]), (None, ["false"]), (None, ["/nonexistent"]), (None, ["--delay", "1ms", "--", "true"]),
                             (signal.SIGTERM, ["sleep", "87.2"]), (signal.SIGINT, ["sleep", "87.2"]),
                             (signal.SIGHUP, ["sleep", "87.2"])):
-        process = start("--workers", "2", "--", *command)
+        process = start("--workers", "2", *(command if "--" in command else ["--", *command]))
         if ending is not None:
             wait_for(lambda: len(sleepers("87.2")) == 2, "the command")
             process.send_signal(ending)
