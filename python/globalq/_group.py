@@ -30,7 +30,7 @@ log = logging.getLogger("globalq")
 
 c10d = torch._C._distributed_c10d
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
-STRIPE = 1 << 20  # bytes from which a message travels over all connections
+STRIPE = 1 << 16  # bytes from which a message travels over all connections
 UNCOMPRESSED = "uncompressed()"  # the reason of calls in this context
 MEASURED_EVERY = 100  # calls of a kind, of which one measures its error
 
@@ -41,8 +41,9 @@ BASE = BACKEND if "rank" in (getattr(getattr(BACKEND, "__init__", None), "__doc_
 Options = namedtuple("Options", "operator weights min_values schedule connections seed non_finite require_compression")
 
 
-def options_of(given):
-    """Returns the Options of pg_options: a dict, the text of an operator, or None: those of the last group that had some."""
+def options_of(given, keep=True):
+    """Returns the Options of pg_options: a dict, the text of an operator, or None: those of the last group that had some. keep: whether
+    these count as such."""
     if given is None:
         return defaults[-1]
     if isinstance(given, str):
@@ -59,7 +60,8 @@ def options_of(given):
     number("min_values", found.min_values, 1), number("connections", found.connections, 1, 64), number("seed", found.seed)
     if found.non_finite not in ("propagate", "error"):
         raise ConfigurationError(f'globalq: non_finite is {found.non_finite!r}; give "propagate" or "error"')
-    defaults.append(found)
+    if keep:
+        defaults.append(found)
     return found
 
 
@@ -102,13 +104,16 @@ def uncompressed():
 
 
 class Lane:
-    """A thread that makes calls one after the other, started with the first. Holds no group, so that groups can be collected."""
+    """A thread that makes calls one after the other, started with the first. Holds no group, so that groups can be collected.
 
-    def __init__(self):
-        self._jobs, self._thread, self._process, self.closed = queue.SimpleQueue(), None, os.getpid(), False
+    at_end  called in the thread after the last call
+    """
+
+    def __init__(self, at_end):
+        self._jobs, self._thread, self._process, self._closed, self._at_end = queue.SimpleQueue(), None, os.getpid(), False, at_end
 
     def submit(self, result, job):
-        if self.closed:
+        if self._closed:
             raise Error("globalq: the process group is destroyed")
         if self._process != os.getpid():
             raise Error("globalq: the process group belongs to the process that this one was forked from; call init_process_group() after fork")
@@ -119,29 +124,39 @@ class Lane:
 
     def _work(self):
         for result, job in iter(self._jobs.get, None):
-            problem = None
+            problem, stores = None, ()
             try:
-                job()
+                stores = job()
             except BaseException as error:  # raised by wait()
                 problem = error
-            result.finish(problem)
-            del result, job
+            result.finish(problem, stores)
+            del result, job, stores
+        self._at_end()
 
-    def close(self):
-        """Ends the thread after the calls that began."""
-        self.closed = True
-        if self._thread is not None and self._process == os.getpid() and self._thread is not threading.current_thread():
-            self._jobs.put(None)
+    def close(self, wait=True):
+        """Ends the thread after the calls that began. wait: until it has ended"""
+        if self._closed or self._process != os.getpid():
+            return
+        self._closed = True
+        if self._thread is None:
+            self._at_end()
+            return
+        self._jobs.put(None)
+        if wait and self._thread is not threading.current_thread():
             self._thread.join()
 
 
 class Result(c10d.Work):
-    """A call that has begun."""
+    """A call that has begun.
 
-    def __init__(self, what, outputs):
+    longest  seconds that wait() waits at most; None: until the call ends by the timeout of the group
+    failed   called with the exception of the call, if it has one
+    """
+
+    def __init__(self, what, outputs, longest=None, failed=None):
         super().__init__()
-        self._what, self._outputs, self._problem = what, outputs, None
-        self._done, self._ended = threading.Event(), torch.futures.Future()
+        self._what, self._outputs, self._longest, self._failed, self._problem = what, outputs, longest, failed, None
+        self._done, self._ended, self._lock = threading.Event(), torch.futures.Future(), threading.Lock()
 
         def values(ended):  # torch loses the text of an exception that is set on a future
             if problem := ended.value():
@@ -150,21 +165,39 @@ class Result(c10d.Work):
 
         self._future = self._ended.then(values)
 
-    def finish(self, problem):
-        self._problem = problem
-        try:
-            self._ended.set_result("" if problem is None else str(problem) or type(problem).__name__)
-        finally:
+    def finish(self, problem, stores=()):
+        """Ends the call, unless it has been given up. stores: pairs of a tensor and the values to write to it."""
+        with self._lock:
+            if self._done.is_set():
+                return
+            if problem is None:
+                try:
+                    for to, values in stores:
+                        if to is not values:
+                            to.copy_(values)
+                except Exception as error:
+                    problem = error
+            self._problem = problem
+            if problem is not None and self._failed is not None:
+                self._failed(problem)
             self._done.set()
+        self._ended.set_result("" if problem is None else str(problem) or type(problem).__name__)
 
     def wait(self, timeout=None):
-        """Returns when the call has ended, or raises its exception. timeout: the longest time, a timedelta; 0 and None: that of the group."""
+        """Returns when the call has ended, or raises its exception. A call that has not ended in time is given up: it writes nothing.
+
+        timeout: the longest time, a timedelta; 0 and None: that of the group.
+        """
         seconds = timeout.total_seconds() if timeout else None
+        if seconds is None or seconds < 0:
+            seconds = self._longest
         with record_function(f"globalq::wait {self._what}"):
-            ended = self._done.wait(None if seconds is None or seconds < 0 else seconds)
+            ended = self._done.wait(seconds)
         if not ended:
-            raise TransportError(f"globalq: {self._what} has not ended after {seconds:g} s; a process may be slow, or missing: look at the "
-                                 "output of the others")
+            self.finish(TransportError(f"globalq: {self._what} has not ended after {seconds:g} s; a process may be slow, or missing: look at "
+                                       "the output of the others"))
+        with contextlib.suppress(Exception):
+            self._future.wait()  # so that it is done as well
         if self._problem is not None:
             raise self._problem
         return True
@@ -250,9 +283,8 @@ class Wire:
             self._workers.close()
 
 
-def end(lane, wire, counters, rank):
+def end(wire, counters, rank):
     """Ends a group."""
-    lane.close()
     wire.close()
     if path := os.environ.get("GLOBALQ_REPORT"):
         with contextlib.suppress(OSError):
@@ -283,7 +315,7 @@ class ProcessGroup(BASE):
         self._rank, self._size, self._timeout, self._options = rank, size, timeout, options
         self._store = store
         self._gloo = dist.ProcessGroupGloo(dist.PrefixStore("globalq/gloo", store), rank, size, timeout=timeout)
-        self._nccl, self._step, self._counters, self._lane, self._lock = None, 0, Counters(), Lane(), threading.Lock()
+        self._nccl, self._step, self._counters, self._lock = None, 0, Counters(), threading.Lock()
         self._kept = collections.deque(maxlen=64 if BASE is not BACKEND else 0)  # an older torch does not keep a Work of Python for C++
         memory, seconds = self._meet(), max(1.0, timeout.total_seconds())
         made = [] if memory else [dist.ProcessGroupGloo(dist.PrefixStore(f"globalq/connection/{k}", store), rank, size, timeout=timeout)
@@ -291,7 +323,9 @@ class ProcessGroup(BASE):
         self._wire = Wire(lambda: NamedMemory(memory, rank, size, seconds) if memory else ConnectionWorkers(made, rank, size),
                           {"seed": (options.seed + zlib.crc32(repr(list(ranks)).encode())) % 2**64, "non_finite": options.non_finite},
                           options.schedule)
-        self._end = weakref.finalize(self, end, self._lane, self._wire, self._counters, rank)
+        wire, counters = self._wire, self._counters
+        self._lane = Lane(lambda: end(wire, counters, rank))
+        self._end = weakref.finalize(self, self._lane.close)
         groups.add(self)
         log.info("rank %d of %d: sums of %d and more values travel as %s, gathers %s, over %s", rank, size, options.min_values, options.operator,
                  f"as {options.weights}" if options.weights else "as they are",
@@ -366,7 +400,7 @@ class ProcessGroup(BASE):
         return self._nccl, "nccl"
 
     def _pass(self, call, reason, tensors, begin):
-        """Passes a call on. reason: of _why_not(); begin: function of the group that starts it."""
+        """Passes a call on. reason: of _why_not(); begin: function of the group and the tensors that starts it."""
         why, intended = reason
         if self._options.require_compression and not intended:
             raise ConfigurationError(f"globalq: {call} of {sum(x.numel() for x in tensors):,} values would not be compressed ({why}), and "
@@ -375,30 +409,44 @@ class ProcessGroup(BASE):
         if self._counters.add(call, name, why, tensors) and why:
             log.info("rank %d: %s is passed to %s: %s", self._rank, call, name, why)
         if why == UNCOMPRESSED:  # raises on all processes if another one compresses this call
-            self._begin(f"{call} {why}", tensors[:1], [], lambda step, _: self._wire.call(Mean, "float32")(torch.zeros(1), step)).wait()
-        return begin(inner)
+            def agree(step, _):
+                self._wire.call(Mean, "float32")(torch.zeros(1), step)
+                return ()
+
+            self._begin(f"{call} {why}", tensors[:1], [], agree).wait()
+        return begin(inner, tensors)
 
     def _begin(self, what, tensors, outputs, job):
-        """Runs job(step, operator) in the lane; returns a Work. A step is used once for each of the tensors."""
+        """Runs job(step, operator) in the lane; returns a Work. A step is used once for each of the tensors. job returns pairs of a tensor
+        and the values that it gets."""
         text = self._chosen()
         with self._lock:  # steps and the order of calls belong together
             step, self._step = self._step, self._step + len(tensors)
-            result = Result(f"{what} {text}".rstrip(), outputs)
+            result = Result(f"{what} {text}".rstrip(), outputs, self._longest(), self._failed)
             ready = [torch.cuda.current_stream(x.device).record_event() for x in tensors if x.is_cuda]
 
             def run():
                 for event in ready:
                     event.synchronize()
                 with torch.no_grad():
-                    job(step, text)
-                for x in outputs:
-                    if x.is_cuda:
-                        torch.cuda.current_stream(x.device).synchronize()
+                    return job(step, text)
 
             with record_function(f"globalq::{what} {text}".rstrip()):
                 self._lane.submit(result, run)
         self._kept.append(result)
         return result
+
+    # What a group that survives failures does in another way (torchft.py)
+
+    def _rooms(self, tensors):
+        """Returns where sums are computed: in place."""
+        return tensors
+
+    def _longest(self):
+        """Returns the seconds that a call may take; None: its messages have the timeout of the group."""
+        return None
+
+    _failed = None  # called with the exception of a call
 
     def _count(self, what, text, tensors, call, sent, began):
         error = call.report()["normalized_error"]
@@ -413,20 +461,22 @@ class ProcessGroup(BASE):
         rest = [x for x, (why, _) in zip(tensors, found) if why]
         others, factor = None, self._factor(op)
         if rest:
-            others = self._pass("all_reduce", self._verdict(found), rest, lambda inner: begin(inner, rest))
+            others = self._pass("all_reduce", self._verdict(found), rest, begin)
         if not chosen:
             return others
 
         def job(step, text):
             began, sent, mean = time.monotonic(), self._wire.sent(), self._wire.call(Mean, text)
             values = [x.detach() for x in chosen]
-            mean(values, step)
+            found = self._rooms(values)
+            mean(values, step, found)
             if factor != 1:
-                for x in values:
+                for x in found:
                     x.mul_(factor)
             self._count("all_reduce", text, chosen, mean, sent, began)
             if others is not None:
                 others.wait()
+            return list(zip(values, found))
 
         return self._begin("all_reduce", chosen, tensors, job)
 
@@ -452,26 +502,28 @@ class ProcessGroup(BASE):
             # a sum that stays here is not encoded again
             first = " ".join(word for word in words_of(text).split() if not word.startswith("second"))
             began, sent, exchange = time.monotonic(), self._wire.sent(), self._wire.call(AllToAll, first)
+            stores = []
             for k, (out, given) in enumerate(pairs):
                 parts = given.detach().contiguous().view(self._size, -1)
                 received = torch.empty_like(parts)
                 exchange(parts.view(-1), step + k, received.view(-1))
                 received[self._rank].copy_(parts[self._rank])  # nobody else needs this part, so the own one needs no rounding
                 total = received.to(torch.promote_types(given.dtype, torch.float32)).sum(0).mul_(factor)
-                out.copy_(total.view(out.shape))
+                stores.append((out, total.view(out.shape)))
             self._count("reduce_scatter", text, inputs, exchange, sent, began)
+            return stores
 
         return self._begin("reduce_scatter", inputs, outputs, job)
 
     def reduce_scatter_single(self, output, given, opts=None):
         opts = opts if opts is not None else c10d.ReduceScatterOptions()
-        return self._shards([(output, given)], opts.reduceOp, lambda inner: inner._reduce_scatter_base(output, given, opts))
+        return self._shards([(output, given)], opts.reduceOp, lambda inner, _: inner._reduce_scatter_base(output, given, opts))
 
     _reduce_scatter_base = reduce_scatter_single
 
     def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None):
         opts = opts if opts is not None else c10d.ReduceScatterOptions()
-        return self._shards(list(zip(outputs, inputs)), opts.reduceOp, lambda inner: called(
+        return self._shards(list(zip(outputs, inputs)), opts.reduceOp, lambda inner, _: called(
             inner, ("reduce_scatter_single_coalesced", "reduce_scatter_tensor_coalesced"), outputs, inputs, opts))
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
@@ -480,9 +532,9 @@ class ProcessGroup(BASE):
         opts = opts if opts is not None else c10d.ReduceScatterOptions()
         if any(x.shape != out.shape for out, parts in zip(outputs, inputs) for x in parts):
             return self._pass("reduce_scatter", ("parts of different shapes", False), [x for parts in inputs for x in parts],
-                              lambda inner: inner.reduce_scatter(outputs, inputs, opts))
+                              lambda inner, _: inner.reduce_scatter(outputs, inputs, opts))
         pairs = [(out, torch.cat([x.reshape(-1) for x in parts])) for out, parts in zip(outputs, inputs)]
-        return self._shards(pairs, opts.reduceOp, lambda inner: inner.reduce_scatter(outputs, inputs, opts))
+        return self._shards(pairs, opts.reduceOp, lambda inner, _: inner.reduce_scatter(outputs, inputs, opts))
 
     # Gathers of weights
 
@@ -496,28 +548,27 @@ class ProcessGroup(BASE):
 
         def job(step, _):
             began, sent, gather = time.monotonic(), self._wire.sent(), self._wire.call(AllGather, text)
+            stores = []
             for k, (out, given) in enumerate(pairs):
                 count = padded(gather, given.numel(), self._size)
-                own, all_ = given.detach().contiguous().view(-1), out.view(-1)
-                if count != given.numel():
-                    own = torch.nn.functional.pad(own, (0, count - given.numel()))
-                    all_ = torch.empty(self._size * count, dtype=out.dtype, device=out.device)
-                gather(own, all_, step + k)
-                if count != given.numel():
-                    out.view(self._size, -1).copy_(all_.view(self._size, -1)[:, :given.numel()])
+                own = torch.nn.functional.pad(given.detach().contiguous().view(-1), (0, count - given.numel()))
+                found = torch.empty(self._size * count, dtype=out.dtype, device=out.device)
+                gather(own, found, step + k)
+                stores.append((out, found.view(self._size, -1)[:, :given.numel()].reshape(out.shape)))
             self._count("all_gather", text, inputs, gather, sent, began)
+            return stores
 
         return self._begin("all_gather", inputs, outputs, job)
 
     def all_gather_single(self, output, given, opts=None):
         opts = opts if opts is not None else c10d.AllgatherOptions()
-        return self._gathers([(output, given)], lambda inner: inner._allgather_base(output, given, opts))
+        return self._gathers([(output, given)], lambda inner, _: inner._allgather_base(output, given, opts))
 
     _allgather_base = all_gather_single
 
     def all_gather_single_coalesced(self, outputs, inputs, opts=None):
         opts = opts if opts is not None else c10d.AllgatherOptions()
-        return self._gathers(list(zip(outputs, inputs)), lambda inner: called(
+        return self._gathers(list(zip(outputs, inputs)), lambda inner, _: called(
             inner, ("all_gather_single_coalesced", "allgather_into_tensor_coalesced"), outputs, inputs, opts))
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
@@ -538,7 +589,7 @@ class ProcessGroup(BASE):
 
     def abort(self):
         """Begins no more calls; those that began end by their deadlines."""
-        self._lane.closed = True
+        self._lane.close(wait=False)
 
     def shutdown(self):
         """Ends the thread after the calls that began."""
@@ -572,7 +623,7 @@ def passed(name):
     """Returns the method of a collective that is never compressed."""
 
     def method(self, *arguments, **named):
-        return self._pass(name, ("", True), list(flat(arguments)), lambda inner: getattr(inner, name)(*arguments, **named))
+        return self._pass(name, ("", True), list(flat(arguments)), lambda inner, _: getattr(inner, name)(*arguments, **named))
 
     method.__name__ = name
     return method
