@@ -26,7 +26,7 @@ def worker(asked):
     import torch
     import torch.distributed as dist
 
-    import globalq.torch
+    import globalq.torch  # noqa: F401  the back end
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=asked.init, rank=rank, world_size=size, timeout=timedelta(seconds=300))

@@ -14,7 +14,7 @@ from ._advise import Advice, advise
 from ._calls import AllGather, AllToAll, Broadcast, Mean, Operator, Plan, ReduceScatter, operators, plan, words
 from ._library import ConfigurationError, DisagreementError, Error, FrameError, NonFiniteError, TransportError, library
 from ._vectors import Label, decode, encode, operator, read_label
-from ._workers import MessageWorkers, NamedMemory, Workers, new_name, run_threads
+from ._workers import MessageWorkers, NamedMemory, Started, Workers, new_name, run_threads
 
 __version__ = library.globalq_version().decode()
 
@@ -25,7 +25,7 @@ def instructions():
 
 
 __all__ = ["Advice", "AllGather", "AllToAll", "Broadcast", "ConfigurationError", "DisagreementError", "Error", "FrameError", "Label", "Mean", "MessageWorkers", "NamedMemory",
-           "NonFiniteError", "Operator", "Plan", "ReduceScatter", "TransportError", "Workers", "advise", "decode", "encode", "instructions",
+           "NonFiniteError", "Operator", "Plan", "ReduceScatter", "Started", "TransportError", "Workers", "advise", "decode", "encode", "instructions",
            "new_name", "operator", "operators", "plan", "read_label", "run_threads", "words"]
 
 

@@ -421,6 +421,11 @@ class Mean(Call):
         self._run(step, vectors)
         return x if out is None else out
 
+    def start(self, x, step, out=None):
+        """Starts a call and returns it as a Started, while this thread goes on. x and out belong to the call until its wait(). Calls over the
+        same workers that are started run in the order of start(), in one thread; do not call otherwise meanwhile."""
+        return self._workers.begin(lambda: self(x, step, out))
+
     @staticmethod
     def _function(pairs):
         for given, to in pairs:

@@ -19,6 +19,7 @@ import torch.distributed as dist
 from torch.autograd.profiler import record_function
 
 from ._calls import AllGather, AllToAll, Mean, plan
+from ._join import machine, needed_memory
 from ._library import ConfigurationError, Error, TransportError, number
 from ._report import Counters, Report, Traffic
 from ._vectors import operator as words_of
@@ -333,8 +334,6 @@ class ProcessGroup(BASE):
 
     def _meet(self):
         """Compares the options of all processes; returns the name of their shared memory, or None if they have none."""
-        from .torch import machine, needed_memory
-
         try:
             room = os.statvfs("/dev/shm")
             shares = os.environ.get("GLOBALQ_SHARED_MEMORY") != "off" and room.f_bavail * room.f_frsize >= needed_memory(self._size)

@@ -2,6 +2,7 @@
 """Workers: the participants, and the transports between them."""
 
 import ctypes
+import queue
 import secrets
 import threading
 
@@ -11,6 +12,37 @@ from ._library import check, library
 __all__ = ["MessageWorkers", "NamedMemory", "Workers", "new_name", "run_threads"]
 
 
+class Started:
+    """A call that runs in another thread."""
+
+    def __init__(self):
+        self._ended, self._result, self._problem = threading.Event(), None, None
+
+    def done(self):
+        """Returns whether the call has ended."""
+        return self._ended.is_set()
+
+    def wait(self):
+        """Returns the result of the call when it has ended, or raises its exception."""
+        self._ended.wait()
+        if self._problem is not None:
+            raise self._problem
+        return self._result
+
+    def run(self, action):
+        try:
+            self._result = action()
+        except BaseException as problem:  # raised by wait()
+            self._problem = problem
+        self._ended.set()
+
+
+def run_started(jobs):
+    for started, action in iter(jobs.get, None):
+        started.run(action)
+        del started, action
+
+
 class Workers(c.Handle):
     """This worker and its connection to the others.
 
@@ -18,10 +50,19 @@ class Workers(c.Handle):
     NCCL: two like calls in opposite order mix their results without an error. Give each thread workers of its own: duplicate().
     """
 
-    _handle = None
+    _handle = _jobs = None
 
     def __init__(self, handle, owned=True):
         self._handle, self._owned, self._raised = handle, owned, threading.local()
+
+    def begin(self, action):
+        """Runs action() in a thread of these workers, after those that began before; returns it as a Started."""
+        if self._jobs is None:
+            self._jobs = queue.SimpleQueue()
+            threading.Thread(target=run_started, args=(self._jobs,), name="globalq started", daemon=True).start()
+        started = Started()
+        self._jobs.put((started, action))
+        return started
 
     @property
     def handle(self):
@@ -67,6 +108,9 @@ class Workers(c.Handle):
 
     def close(self):
         """Closes this worker. It leaves the others when its last call is closed as well."""
+        if self._jobs is not None:
+            self._jobs.put(None)
+            self._jobs = None
         handle, self._handle = self._handle, None
         if handle is not None and self._owned:
             library.globalq_workers_destroy(handle)

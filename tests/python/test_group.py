@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The back end "globalq" of torch.distributed, in processes."""
 
-import os
-
 import pytest
 
 torch = pytest.importorskip("torch")

@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Local steps: each process trains by itself, and from time to time all average how far they came."""
+
+import hashlib
+
+import torch
+
+from ._calls import Broadcast, Mean
+from ._join import join
+from ._library import ConfigurationError, DisagreementError, number
+
+__all__ = ["DiLoCo", "LocalSGD"]
+
+
+class Nesterov:
+    """The outer optimizer of DiLoCo: v <- momentum v + g, w <- w - rate (g + momentum v). Each operation is rounded by itself, so that all
+    processors get the same bits; a fused multiply-add would not."""
+
+    def __init__(self, rate=0.7, momentum=0.9):
+        self.rate, self.momentum, self.velocities = rate, momentum, None
+
+    def step(self, weights, ways):
+        if self.velocities is None:
+            self.velocities = [torch.zeros_like(w) for w in weights]
+        for w, g, v in zip(weights, ways, self.velocities):
+            v.mul_(self.momentum)
+            v.add_(g)
+            w.sub_(torch.mul(v, self.momentum).add_(g).mul_(self.rate))
+
+    def state_dict(self):
+        return {"velocities": self.velocities}
+
+    def load_state_dict(self, state):
+        found = state["velocities"]
+        self.velocities = None if found is None else [v.clone() for v in found]
+
+
+class Optimizer:
+    """An optimizer of torch as outer optimizer. All processes get the same bits if they have the same processors and versions."""
+
+    def __init__(self, make, weights):
+        self._optimizer = make(weights)
+
+    def step(self, weights, ways):
+        for w, g in zip(weights, ways):
+            w.grad = g
+        self._optimizer.step()
+        self._optimizer.zero_grad()
+
+    def state_dict(self):
+        return self._optimizer.state_dict()
+
+    def load_state_dict(self, state):
+        self._optimizer.load_state_dict(state)
+
+
+class Fragment:
+    """Parameters that are averaged together: the common weights, and the mean that is on its way."""
+
+    def __init__(self, names, parameters, mean, outer, offset):
+        self.names, self.parameters, self.mean, self.offset = names, parameters, mean, offset
+        self.weights = [p.detach().to(torch.float32, copy=True) for p in parameters]
+        self.outer = outer(self.weights)
+        self.round, self.tokens, self.ways, self.begun, self.started, self.due = 0, 0, [], None, None, None
+
+    def begin(self, factor, due, carries):
+        """Starts to average how far this process came, times a factor."""
+        local = [p.detach().float() for p in self.parameters]
+        self.ways = [w - p for w, p in zip(self.weights, local)]
+        if factor != 1:
+            for way in self.ways:
+                way.mul_(factor)
+        self.begun = [p.clone() for p in local] if carries else None
+        self.started, self.due = self.mean.start(self.ways, self.round), due
+        self.round += 1
+
+    def end(self, mix):
+        """Moves the common weights by the mean, and the parameters to them."""
+        started, self.started = self.started, None
+        started.wait()
+        self.outer.step(self.weights, self.ways)
+        for k, (p, w) in enumerate(zip(self.parameters, self.weights)):
+            if self.begun is None:
+                p.copy_(w)
+            elif mix is None:
+                p.copy_(w + (p.float() - self.begun[k]))
+            else:
+                p.copy_(w * (1 - mix) + p.float() * mix)
+        self.ways, self.begun = [], None
+
+
+class DiLoCo:
+    """Averages how far processes came in their local steps, and moves the common weights by the mean (DiLoCo).
+
+        local = globalq.torch.DiLoCo(model, every=50, operator="cgx:2,feedback,second=4")
+        for batch in batches:
+            ...
+            optimizer.step()
+            local.step()
+
+    All processes make it at the same point with the same arguments, and train the same number of steps. Their parameters become those of
+    rank 0, and have the same bits after each mean (with delay: the common weights do).
+
+    model      its parameters that require a gradient are averaged, as float32
+    every      local steps of a mean
+    operator   how the mean travels. Residuals of operators with feedback belong to the parameters of a fragment
+    outer      the outer optimizer: None: Nesterov's method, rate 0.7, momentum 0.9; or a function that makes an optimizer of torch from
+               a list of tensors, as lambda w: torch.optim.SGD(w, 1.0)
+    fragments  the parameters are cut into so many parts, in order, which are averaged one after the other, every / fragments steps apart
+               (Streaming DiLoCo): a part of the bytes at a time
+    delay      local steps that go on while a mean travels
+    mix        with delay: None: the parameters become the common weights and what they moved meanwhile; a number a: a of their own
+               value and 1 - a of the common weights, as in Streaming DiLoCo
+    min_size   parameters with fewer values travel as float32
+    group, workers  processes: a group of torch (None: all), or workers; workers stay the caller's
+    seed       selects the random bits, together with the number of the mean
+    check_every  means after which the bits of all processes are compared; 0: never. Costs a message of 128 bytes
+    deadline   longest time in seconds of a message
+
+    Source: Douillard et al. 2023 (DiLoCo), Algorithm 1; Douillard et al. 2025 (Streaming DiLoCo), Algorithm 2.
+    """
+
+    def __init__(self, model, *, every=50, operator="cgx:2,feedback,second=4", outer=None, fragments=1, delay=0, mix=None, min_size=256,
+                 schedule=None, group=None, workers=None, seed=0, check_every=10, deadline=600.0):
+        self._every, self._delay = number("every", every, 1), number("delay", delay)
+        count, self._check_every = number("fragments", fragments, 1), number("check_every", check_every)
+        if self._every < count:
+            raise ConfigurationError(f"globalq: {count} fragments in {self._every} local steps; give at most one for each step")
+        if self._delay >= self._every:
+            raise ConfigurationError(f"globalq: delay is {self._delay} steps, and a fragment is averaged after every {self._every}; give a shorter delay")
+        if mix is not None and not 0 <= mix <= 1:
+            raise ConfigurationError(f"globalq: mix is {mix}; give a number from 0 to 1, or None")
+        self._mix, self._step, self._means = mix, 0, 0
+        named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+        if len(named) < count:
+            raise ConfigurationError(f"globalq: {count} fragments of {len(named)} parameters; give at most one for each")
+        self._owns = workers is None
+        self._workers = join(group, deadline) if workers is None else workers
+        self._tokens = Mean(self._workers, "float32", seed=seed)
+        self._root = Broadcast(self._workers, "float32", seed=seed)
+        self._calls = 0
+        with torch.no_grad():
+            for _, p in named:  # all begin as rank 0 does
+                first = p.detach().float().contiguous().cpu()
+                self._root(first.view(-1), self._next())
+                p.copy_(first)
+        self._fragments = []
+        for k, part in enumerate(cut(named, count)):
+            layers = [(name, tuple(p.shape), torch.float32, "float32" if p.numel() < min_size else operator) for name, p in part]
+            mean = Mean(self._workers, operator, schedule=schedule, seed=seed + k, layers=layers, learn_at=None)
+            make = (lambda weights: Nesterov()) if outer is None else (lambda weights: Optimizer(outer, weights))
+            self._fragments.append(Fragment([name for name, _ in part], [p for _, p in part], mean, make,
+                                            (k + 1) * self._every // count % self._every))
+
+    def _next(self):
+        self._calls += 1
+        return self._calls - 1
+
+    @torch.no_grad()
+    def step(self, tokens=None):
+        """Counts a local step; call it after that of the inner optimizer. Returns whether common weights have moved.
+
+        tokens: what the way of this process weighs from its last mean on, such as the number of its tokens; None: all weigh the same.
+        Give it at each step, or never: the numbers are added up.
+        """
+        self._step += 1
+        moved = False
+        for f in self._fragments:
+            f.tokens += tokens or 0
+            if f.started is not None and self._step >= f.due:
+                moved |= self._end(f)
+            if self._step % self._every == f.offset:
+                factor = 1.0 if tokens is None else self._factor(f.tokens)
+                f.tokens = 0
+                f.begin(factor, self._step + self._delay, self._delay > 0)
+                if self._delay == 0:
+                    moved |= self._end(f)
+        return moved
+
+    def _factor(self, tokens):
+        """Returns this process's tokens / their mean."""
+        own = torch.tensor([float(tokens)], dtype=torch.float64)
+        mean = own.clone()
+        self._tokens(mean, self._next())
+        if not mean.item() > 0:
+            raise ConfigurationError("globalq: no process has tokens since the last mean; give positive numbers to step()")
+        return own.item() / mean.item()
+
+    def _end(self, fragment):
+        fragment.end(self._mix)
+        self._means += 1
+        if self._check_every and self._means % self._check_every == 0:
+            self._check(fragment)
+        return True
+
+    def _check(self, fragment):
+        """Compares the bits of the common weights with those of rank 0."""
+        digest = hashlib.sha256()
+        for w in fragment.weights:
+            digest.update(w.cpu().contiguous().view(torch.uint8).numpy().tobytes() if w.numel() else b"")
+        own = torch.tensor(list(digest.digest()), dtype=torch.float32)
+        theirs = own.clone()
+        self._root(theirs, self._next())
+        if not theirs.equal(own):
+            why = f"the common weights of {fragment.names[0]}, .. of rank {self._workers.rank} differ from those of rank 0"
+            self._workers.refuse(why)
+            raise DisagreementError(f"globalq: {why}; use the outer optimizer that DiLoCo has, or equal processors and versions of torch")
+
+    @property
+    def bytes_sent(self):
+        """Bytes that this process has sent, of all calls over its workers."""
+        return self._workers.bytes_sent
+
+    @property
+    def means(self):
+        """Number of means that have ended."""
+        return self._means
+
+    def state_dict(self):
+        """Returns what each process saves with the model and its optimizer: the steps, the common weights, the outer optimizer and the
+        residuals of this process. Waits for means that travel."""
+        with torch.no_grad():
+            for f in self._fragments:
+                if f.started is not None:
+                    f.started.wait()
+        return {"step": self._step, "means": self._means, "calls": self._calls, "fragments": [
+            {"weights": [w.clone() for w in f.weights], "outer": f.outer.state_dict(), "round": f.round, "due": f.due,
+             "travels": f.started is not None, "ways": [w.clone() for w in f.ways], "begun": f.begun, "tokens": f.tokens,
+             "residuals": torch.frombuffer(bytearray(f.mean.save() or b"\0"), dtype=torch.uint8)} for f in self._fragments]}
+
+    def load_state_dict(self, state):
+        """Continues after a state_dict() of this process. All processes load theirs before the same step."""
+        if len(state["fragments"]) != len(self._fragments):
+            raise ConfigurationError(f"globalq: the state has {len(state['fragments'])} fragments, and this has {len(self._fragments)}; make it with as many")
+        self._step, self._means, self._calls = state["step"], state["means"], state["calls"]
+        for f, saved in zip(self._fragments, state["fragments"]):
+            for w, value in zip(f.weights, saved["weights"]):
+                w.copy_(value)
+            f.outer.load_state_dict(saved["outer"])
+            f.round, f.due, f.tokens = saved["round"], saved["due"], saved["tokens"]
+            f.ways, f.begun = [w.clone() for w in saved["ways"]], saved["begun"]
+            f.started = Arrived() if saved["travels"] else None
+            kept = bytes(saved["residuals"].numpy().tobytes())
+            f.mean.load([] if kept == b"\0" else [kept])
+
+    def close(self):
+        """Waits for means that travel and frees the calls."""
+        for f in self._fragments:
+            if f.started is not None:
+                f.started.wait()
+            f.mean.close()
+        self._tokens.close()
+        self._root.close()
+        if self._owns:
+            self._workers.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+class Arrived:
+    """A mean that had arrived when it was saved."""
+
+    def wait(self):
+        return True
+
+
+class LocalSGD(DiLoCo):
+    """Averages parameters after local steps: DiLoCo whose outer optimizer takes the mean as it is. Arguments are those of DiLoCo, without outer.
+
+    Source: Stich 2019 (Local SGD), Algorithm 1.
+    """
+
+    def __init__(self, model, *, every=10, operator="cgx:4", **settings):
+        if "outer" in settings:
+            raise ConfigurationError("globalq: LocalSGD has no outer optimizer; use DiLoCo")
+        super().__init__(model, every=every, operator=operator, outer=None, **settings)
+        for f in self._fragments:
+            f.outer = Nesterov(1.0, 0.0)
+
+
+def cut(named, count):
+    """Returns parameters in so many parts, in order, of about the same number of values."""
+    parts, left, rest = [], list(named), sum(p.numel() for _, p in named)
+    for k in range(count, 0, -1):
+        part, size = [], 0
+        while left and len(left) >= k and (not part or (k > 1 and size + left[0][1].numel() / 2 <= rest / k) or k == 1):
+            part.append(left.pop(0))
+            size += part[-1][1].numel()
+        parts.append(part)
+        rest -= size
+    return parts
