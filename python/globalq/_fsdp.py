@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 from . import _library as c
 from ._calls import plan, type_number
+from ._group import factor_of, uncompressed
 from ._library import ConfigurationError, Error, NonFiniteError, check, library, number
 from ._vectors import operator
 
@@ -255,19 +256,6 @@ class ScatterGradients(Collective):
         return self._unit.scatter(output_tensor, input_tensor, group, op)
 
 
-def factor_of(op, size):
-    """Returns the factor that turns the sum over `size` processes into the result of a ReduceOp."""
-    if op == dist.ReduceOp.AVG:
-        return 1 / size
-    if op == dist.ReduceOp.SUM:
-        return 1
-    if op == getattr(dist.ReduceOp, "PREMUL_SUM", None):  # FSDP2 uses it after set_gradient_divide_factor()
-        state = op.__getstate__()  # the state for pickle, in every torch that has it: (operation, factor)
-        if isinstance(state, tuple):
-            return state[1]
-    raise ConfigurationError(f"globalq: reduce_scatter by {op}; use AVG, SUM, or a PREMUL_SUM that has a factor")
-
-
 def fsdp_groups(module):
     """Returns torch's groups of parameters of an FSDP module. Private in torch: nothing public tells where parameters begin."""
     state = module._get_fsdp_state()
@@ -354,7 +342,8 @@ class Unit:
             if node is not None:
                 column = to.to(output.device)
                 columns = torch.empty(node.size() * column.numel(), dtype=column.dtype, device=column.device)
-                dist.all_gather_into_tensor(columns, column, group=node)
+                with uncompressed():
+                    dist.all_gather_into_tensor(columns, column, group=node)
                 sharded.sent["within nodes"] += column.nbytes * (node.size() - 1)
                 # process i of node j has the shard i + j * node.size()
                 output.view(across.size(), node.size(), -1).copy_(columns.view(node.size(), across.size(), -1).transpose(0, 1))
@@ -374,7 +363,8 @@ class Unit:
         if not learned:
             return
         found = torch.cat([torch.cat([levels * count, torch.tensor([float(count)])]) for _, levels, count in learned]).to(own.device)
-        dist.all_reduce(found, group=group)
+        with uncompressed():
+            dist.all_reduce(found, group=group)
         for (part, levels, _), sums in zip(learned, found.cpu().split([len(levels) + 1 for _, levels, _ in learned])):
             part.learned = step
             if sums[-1] > 0:
@@ -392,7 +382,8 @@ class Unit:
         if node is not None:
             rows = rows.transpose(0, 1).contiguous()
             sums = torch.empty(across.size() * count, dtype=given.dtype, device=given.device)
-            dist.reduce_scatter_tensor(sums, rows.view(-1), op=dist.ReduceOp.SUM, group=node)
+            with uncompressed():
+                dist.reduce_scatter_tensor(sums, rows.view(-1), op=dist.ReduceOp.SUM, group=node)
             sharded.sent["within nodes"] += sums.nbytes * (node.size() - 1)
             rows = sums
         rows, own = rows.reshape(across.size(), count).cpu(), across.rank()

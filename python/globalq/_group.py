@@ -382,8 +382,6 @@ class ProcessGroup(BASE):
 
     def _factor(self, op):
         """Returns what the mean is multiplied by; None if the operation is no sum."""
-        from ._fsdp import factor_of
-
         with contextlib.suppress(ConfigurationError):
             return factor_of(op, self._size) * self._size
         return None
@@ -597,6 +595,19 @@ class ProcessGroup(BASE):
     def report(self):
         """Returns a list of Traffic, whose str() is a table."""
         return Report(self._counters.rows())
+
+
+def factor_of(op, size):
+    """Returns the factor that turns the sum over `size` processes into the result of a ReduceOp."""
+    if op == dist.ReduceOp.AVG:
+        return 1 / size
+    if op == dist.ReduceOp.SUM:
+        return 1
+    if op == getattr(dist.ReduceOp, "PREMUL_SUM", None):  # FSDP2 uses it after set_gradient_divide_factor()
+        state = op.__getstate__()  # the state for pickle, in every torch that has it: (operation, factor)
+        if isinstance(state, tuple):
+            return state[1]
+    raise ConfigurationError(f"globalq: reduce_scatter by {op}; use AVG, SUM, or a PREMUL_SUM that has a factor")
 
 
 def called(inner, names, *arguments):

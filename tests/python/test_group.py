@@ -329,6 +329,12 @@ for step in range(4):
 assert losses[-1] < losses[0], losses
 assert any(row.call == "reduce_scatter" and row.how == "cgx:8" for row in globalq.torch.report())
 
+nodes = torch.nn.Linear(128, 256)  # shard() adds gradients within nodes as they are
+fully_shard(nodes)
+globalq.torch.shard(nodes, node_size=size)
+nodes(drawn(128 * 8).view(8, 128)).square().mean().backward()
+assert any(row.call == "reduce_scatter" and row.why == "uncompressed()" for row in globalq.torch.report())
+
 world = dist.group.WORLD
 assert 0 < off(functional.all_reduce(drawn(5000), "sum", world).wait(), total(5000)) < 0.03
 halves = functional.reduce_scatter_tensor(drawn(10000), "sum", 0, world).wait()
