@@ -19,6 +19,7 @@ pytest.importorskip("torch")
 
 TRAIN = pathlib.Path(__file__).parents[2] / "examples" / "torch_ddp" / "train.py"
 SHARDED = TRAIN.parents[1] / "torch_fsdp" / "train.py"
+LOCAL = TRAIN.parents[1] / "torch_diloco" / "train.py"
 FEDERATED = TRAIN.parents[1] / "federated" / "federated.py"
 
 
@@ -53,6 +54,18 @@ def test_torch_ddp_is_started_by_a_launcher(run_processes):
     outputs = run_processes(script, 2, "--steps", 10, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     result_of(outputs[0], "cgx:4")
     assert "accuracy" not in outputs[1], outputs[1]
+
+
+def test_torch_diloco_learns_with_an_eighth_of_the_bytes():
+    found = {}
+    for operator in ("float32", "cgx:2,feedback,second=4"):
+        done = subprocess.run([sys.executable, str(LOCAL), "--workers", "2", "--steps", "60", "--every", "20", "--operator", operator], text=True,
+                              env=dict(os.environ, OMP_NUM_THREADS="1"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
+        match = re.search(r", every 20: loss (\S+), (\d+) bytes a mean$", done.stdout, re.M)
+        assert done.returncode == 0 and match, done.stdout
+        found[operator] = float(match[1]), int(match[2])
+    exact, coded = found.values()
+    assert abs(exact[0] - coded[0]) < 0.1 and 7 < exact[1] / coded[1] < 9, found
 
 
 def test_federated_clients_upload_a_seventh_of_the_bytes():
