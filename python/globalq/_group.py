@@ -126,6 +126,7 @@ class Lane:
     def _work(self):
         for result, job in iter(self._jobs.get, None):
             problem, stores = None, ()
+            result.begun.set()
             try:
                 stores = job()
             except BaseException as error:  # raised by wait()
@@ -150,14 +151,14 @@ class Lane:
 class Result(c10d.Work):
     """A call that has begun.
 
-    longest  seconds that wait() waits at most; None: until the call ends by the timeout of the group
+    longest  seconds that wait() waits at most, once those before it have ended; None: until it ends by the timeout of the group
     failed   called with the exception of the call, if it has one
     """
 
     def __init__(self, what, outputs, longest=None, failed=None):
         super().__init__()
         self._what, self._outputs, self._longest, self._failed, self._problem = what, outputs, longest, failed, None
-        self._done, self._ended, self._lock = threading.Event(), torch.futures.Future(), threading.Lock()
+        self.begun, self._done, self._ended, self._lock = threading.Event(), threading.Event(), torch.futures.Future(), threading.Lock()
 
         def values(ended):  # torch loses the text of an exception that is set on a future
             if problem := ended.value():
@@ -190,9 +191,10 @@ class Result(c10d.Work):
         timeout: the longest time, a timedelta; 0 and None: that of the group.
         """
         seconds = timeout.total_seconds() if timeout else None
-        if seconds is None or seconds < 0:
-            seconds = self._longest
         with record_function(f"globalq::wait {self._what}"):
+            if seconds is None or seconds < 0:
+                seconds = self._longest
+                self.begun.wait()
             ended = self._done.wait(seconds)
         if not ended:
             self.finish(TransportError(f"globalq: {self._what} has not ended after {seconds:g} s; a process may be slow, or missing: look at "
@@ -419,7 +421,8 @@ class ProcessGroup(BASE):
         text = self._chosen()
         with self._lock:  # steps and the order of calls belong together
             step, self._step = self._step, self._step + len(tensors)
-            result = Result(f"{what} {text}".rstrip(), outputs, self._longest(), self._failed)
+            what = f"{what} {text}".rstrip() if tensors else what
+            result = Result(what, outputs, self._longest(outputs), self._failed)
             ready = [torch.cuda.current_stream(x.device).record_event() for x in tensors if x.is_cuda]
 
             def run():
@@ -428,7 +431,7 @@ class ProcessGroup(BASE):
                 with torch.no_grad():
                     return job(step, text)
 
-            with record_function(f"globalq::{what} {text}".rstrip()):
+            with record_function(f"globalq::{what}"):
                 self._lane.submit(result, run)
         self._kept.append(result)
         return result
@@ -439,8 +442,8 @@ class ProcessGroup(BASE):
         """Returns where sums are computed: in place."""
         return tensors
 
-    def _longest(self):
-        """Returns the seconds that a call may take; None: its messages have the timeout of the group."""
+    def _longest(self, tensors):
+        """Returns the seconds that a call with these outputs may take; None: its messages have the timeout of the group."""
         return None
 
     _failed = None  # called with the exception of a call

@@ -7,7 +7,6 @@
 
 import collections
 import statistics
-import threading
 import time
 import zlib
 from datetime import timedelta
@@ -43,15 +42,19 @@ class Deadline:
 class Members(_group.ProcessGroup):
     """The members between two changes. Sums are computed in memory of their own and written to tensors on success only."""
 
-    def __init__(self, store, rank, size, timeout, options, deadline):
-        self.problem, self._deadline, self._began = None, deadline, threading.local()
+    def __init__(self, store, rank, size, timeout, options, limits):
+        self.problem, self._limits, self._deadlines = None, limits, {}
         super().__init__(store, rank, size, timeout, options)
+
+    def _deadline_of(self, tensors):
+        """Returns the Deadline of calls of about this length, within a factor of two."""
+        return self._deadlines.setdefault(sum(x.numel() for x in tensors).bit_length(), Deadline(*self._limits))
 
     def _rooms(self, tensors):
         return [torch.empty_like(x) for x in tensors]
 
-    def _longest(self):
-        return self._deadline.seconds()
+    def _longest(self, tensors):
+        return self._deadline_of(tensors).seconds()
 
     def _failed(self, problem):
         self.problem = self.problem or problem
@@ -61,9 +64,11 @@ class Members(_group.ProcessGroup):
             raise self.problem
 
         def timed(step, text):
+            if self.problem is not None:
+                raise self.problem
             began = time.monotonic()
             stores = job(step, text)
-            self._deadline.add(time.monotonic() - began)
+            self._deadline_of(outputs).add(time.monotonic() - began)
             return stores
 
         return super()._begin(what, tensors, outputs, timed)
@@ -88,7 +93,8 @@ class ProcessGroup(ProcessGroupWrapper):
     operator  of sums of float types from min_values values on; smaller ones are summed by gloo. Operators with residuals are refused:
               residuals belong to parameters, which a group does not know
     timeout   the longest time of a call, a timedelta. A call is given up sooner if it takes much longer than the last 64 did: after their
-              median and `spreads` times their spread (from the tenth to the ninetieth percentile), but not before `least`
+              median and `spreads` times their spread (from the tenth to the ninetieth percentile), but not before `least`. Calls of other
+              lengths, by a factor of two, count apart
     least     the shortest deadline, a timedelta
     options   those of globalq.torch.ProcessGroup: schedule, weights, min_values, connections, seed, non_finite, require_compression
 
@@ -108,7 +114,7 @@ class ProcessGroup(ProcessGroupWrapper):
     def _create_pg(self, store, rank, world_size):
         quorum = zlib.crc32(f"{self._quorum_id} {self._global_ranks}".encode())
         options = self._asked._replace(seed=(self._asked.seed + quorum) % 2**64)
-        return Members(store, rank, world_size, self._timeout, options, Deadline(*self._limits))
+        return Members(store, rank, world_size, self._timeout, options, self._limits)
 
     def errored(self):
         """Returns the exception of the first call that failed since configure(), or None."""
