@@ -2,6 +2,7 @@
 """Local steps, with threads as workers."""
 
 import math
+import threading
 
 import pytest
 
@@ -14,9 +15,13 @@ from globalq._diloco import Nesterov, cut
 WORKERS = 3
 
 
+SEEDING = threading.Lock()  # threads share torch's generator
+
+
 def net(seed=1):
-    torch.manual_seed(seed)
-    return torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.Tanh(), torch.nn.Linear(64, 4))
+    with SEEDING:
+        torch.manual_seed(seed)
+        return torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.Tanh(), torch.nn.Linear(64, 4))
 
 
 def trained(make, steps=40, saves=None, loads=None, tokens=None, rate=0.05):
