@@ -98,7 +98,7 @@ def chart_of(lines: list[dict]) -> tuple[str, str]:
     return "evidence-breakdown.svg", "\n".join([
         *data, "set terminal svg size 900,360 font 'sans-serif,11' background '#ffffff' name 'breakdown'", "set encoding utf8",
         "set border 3 linecolor '#444444'", "set tics nomirror textcolor '#444444'", "set grid ytics linecolor '#dddddd' linetype 1",
-        "set style fill solid noborder", "set boxwidth 0.85", "set yrange [0:*]", "set key right top reverse Left samplen 1.5",
+        "set style fill solid noborder", "set boxwidth 0.85", "set yrange [0:1.65]", "set key right top reverse Left samplen 1.5",
         "set multiplot layout 1,2 margins 0.06,0.99,0.1,0.9 spacing 0.06", "set ylabel 'a pass over the data, float32 with 2 workers: 1'", plots[0], plots[1], plots[2],
         plots[3], "unset ylabel", *plots[4:7], "unset multiplot", ""])
 
