@@ -16,7 +16,7 @@ class Nesterov:
     """The outer optimizer of DiLoCo: v <- momentum v + g, w <- w - rate (g + momentum v). Each operation is rounded by itself, so that all
     processors get the same bits; a fused multiply-add would not."""
 
-    def __init__(self, rate=0.7, momentum=0.9):
+    def __init__(self, rate, momentum):
         self.rate, self.momentum, self.velocities = rate, momentum, None
 
     def step(self, weights, ways):
@@ -57,10 +57,10 @@ class Optimizer:
 class Fragment:
     """Parameters that are averaged together: the common weights, and the mean that is on its way."""
 
-    def __init__(self, names, parameters, mean, outer, offset):
+    def __init__(self, names, parameters, mean, offset):
         self.names, self.parameters, self.mean, self.offset = names, parameters, mean, offset
         self.weights = [p.detach().to(torch.float32, copy=True) for p in parameters]
-        self.outer = outer(self.weights)
+        self.outer = None
         self.round, self.tokens, self.ways, self.begun, self.started, self.due = 0, 0, [], None, None, None
 
     def begin(self, factor, due, carries):
@@ -120,6 +120,8 @@ class DiLoCo:
     Source: Douillard et al. 2023 (DiLoCo), Algorithm 1; Douillard et al. 2025 (Streaming DiLoCo), Algorithm 2.
     """
 
+    _rate, _momentum = 0.7, 0.9
+
     def __init__(self, model, *, every=50, operator="cgx:2,feedback,second=4", outer=None, fragments=1, delay=0, mix=None, min_size=256,
                  schedule=None, group=None, workers=None, seed=0, check_every=10, deadline=600.0):
         self._every, self._delay = number("every", every, 1), number("delay", delay)
@@ -147,10 +149,10 @@ class DiLoCo:
         self._fragments = []
         for k, part in enumerate(cut(named, count)):
             layers = [(name, tuple(p.shape), torch.float32, "float32" if p.numel() < min_size else operator) for name, p in part]
-            mean = Mean(self._workers, operator, schedule=schedule, seed=seed + k, layers=layers, learn_at=None)
-            make = (lambda weights: Nesterov()) if outer is None else (lambda weights: Optimizer(outer, weights))
-            self._fragments.append(Fragment([name for name, _ in part], [p for _, p in part], mean, make,
-                                            (k + 1) * self._every // count % self._every))
+            mean = Mean(self._workers, operator, schedule=schedule, seed=seed + k, layers=layers)
+            f = Fragment([name for name, _ in part], [p for _, p in part], mean, (k + 1) * self._every // count % self._every)
+            f.outer = Nesterov(self._rate, self._momentum) if outer is None else Optimizer(outer, f.weights)
+            self._fragments.append(f)
 
     def _next(self):
         self._calls += 1
@@ -164,18 +166,18 @@ class DiLoCo:
         Give it at each step, or never: the numbers are added up.
         """
         self._step += 1
-        moved = False
+        before = self._means
         for f in self._fragments:
             f.tokens += tokens or 0
             if f.started is not None and self._step >= f.due:
-                moved |= self._end(f)
+                self._end(f)
             if self._step % self._every == f.offset:
                 factor = 1.0 if tokens is None else self._factor(f.tokens)
                 f.tokens = 0
                 f.begin(factor, self._step + self._delay, self._delay > 0)
                 if self._delay == 0:
-                    moved |= self._end(f)
-        return moved
+                    self._end(f)
+        return self._means > before
 
     def _factor(self, tokens):
         """Returns this process's tokens / their mean."""
@@ -191,7 +193,6 @@ class DiLoCo:
         self._means += 1
         if self._check_every and self._means % self._check_every == 0:
             self._check(fragment)
-        return True
 
     def _check(self, fragment):
         """Compares the bits of the common weights with those of rank 0."""
@@ -274,12 +275,12 @@ class LocalSGD(DiLoCo):
     Source: Stich 2019 (Local SGD), Algorithm 1.
     """
 
+    _rate, _momentum = 1.0, 0.0
+
     def __init__(self, model, *, every=10, operator="cgx:4", **settings):
         if "outer" in settings:
             raise ConfigurationError("globalq: LocalSGD has no outer optimizer; use DiLoCo")
-        super().__init__(model, every=every, operator=operator, outer=None, **settings)
-        for f in self._fragments:
-            f.outer = Nesterov(1.0, 0.0)
+        super().__init__(model, every=every, operator=operator, **settings)
 
 
 def cut(named, count):

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import logging
 import os
-import queue
 import threading
 import time
 import weakref
@@ -19,11 +18,11 @@ import torch.distributed as dist
 from torch.autograd.profiler import record_function
 
 from ._calls import AllGather, AllToAll, Mean, plan
-from ._join import machine, needed_memory
+from ._join import TensorWorkers, shared_machine
 from ._library import ConfigurationError, Error, TransportError, number
 from ._report import Counters, Report, Traffic
 from ._vectors import operator as words_of
-from ._workers import MessageWorkers, NamedMemory, new_name
+from ._workers import Lane, NamedMemory, new_name
 
 __all__ = ["ProcessGroup", "Traffic", "operator", "report", "uncompressed"]
 
@@ -46,7 +45,7 @@ def options_of(given, keep=True):
     """Returns the Options of pg_options: a dict, the text of an operator, or None: those of the last group that had some. keep: whether
     these count as such."""
     if given is None:
-        return defaults[-1]
+        return defaults[0]
     if isinstance(given, str):
         given = {"operator": given}
     if not isinstance(given, dict):
@@ -62,7 +61,7 @@ def options_of(given, keep=True):
     if found.non_finite not in ("propagate", "error"):
         raise ConfigurationError(f'globalq: non_finite is {found.non_finite!r}; give "propagate" or "error"')
     if keep:
-        defaults.append(found)
+        defaults[0] = found
     return found
 
 
@@ -76,7 +75,7 @@ def checked(text, schedule=None):
 
 
 PLAIN = Options("cgx:4", None, 4096, None, 1, 0, "propagate", False)
-defaults = [PLAIN]
+defaults = [PLAIN]  # of groups without pg_options
 
 overrides = []  # of operator() and uncompressed(), in all threads: backward passes run in threads of torch
 
@@ -104,50 +103,6 @@ def uncompressed():
     return overriding("")
 
 
-class Lane:
-    """A thread that makes calls one after the other, started with the first. Holds no group, so that groups can be collected.
-
-    at_end  called in the thread after the last call
-    """
-
-    def __init__(self, at_end):
-        self._jobs, self._thread, self._process, self._closed, self._at_end = queue.SimpleQueue(), None, os.getpid(), False, at_end
-
-    def submit(self, result, job):
-        if self._closed:
-            raise Error("globalq: the process group is destroyed")
-        if self._process != os.getpid():
-            raise Error("globalq: the process group belongs to the process that this one was forked from; call init_process_group() after fork")
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="globalq group", daemon=True)
-            self._thread.start()
-        self._jobs.put((result, job))
-
-    def _work(self):
-        for result, job in iter(self._jobs.get, None):
-            problem, stores = None, ()
-            result.begun.set()
-            try:
-                stores = job()
-            except BaseException as error:  # raised by wait()
-                problem = error
-            result.finish(problem, stores)
-            del result, job, stores
-        self._at_end()
-
-    def close(self, wait=True):
-        """Ends the thread after the calls that began. wait: until it has ended"""
-        if self._closed or self._process != os.getpid():
-            return
-        self._closed = True
-        if self._thread is None:
-            self._at_end()
-            return
-        self._jobs.put(None)
-        if wait and self._thread is not threading.current_thread():
-            self._thread.join()
-
-
 class Result(c10d.Work):
     """A call that has begun.
 
@@ -166,6 +121,16 @@ class Result(c10d.Work):
             return outputs
 
         self._future = self._ended.then(values)
+
+    def run(self, job):
+        """Makes the call: job() returns what finish() stores, or raises."""
+        problem, stores = None, ()
+        self.begun.set()
+        try:
+            stores = job()
+        except BaseException as error:  # raised by wait()
+            problem = error
+        self.finish(problem, stores)
 
     def finish(self, problem, stores=()):
         """Ends the call, unless it has been given up. stores: pairs of a tensor and the values to write to it."""
@@ -224,11 +189,11 @@ class Result(c10d.Work):
         return self._future
 
 
-class ConnectionWorkers(MessageWorkers):
+class ConnectionWorkers(TensorWorkers):
     """Workers whose messages are those of gloo groups, of which large ones use all."""
 
     def __init__(self, groups, rank, size):
-        self._groups, self._given_up = groups, []
+        self._groups = groups
         super().__init__(rank, size)
 
     def _parts(self, bytes_):
@@ -237,24 +202,11 @@ class ConnectionWorkers(MessageWorkers):
             return [(self._groups[0], bytes_)]
         return list(zip(self._groups, bytes_.tensor_split(len(self._groups))))
 
-    def send(self, peer, view):
-        bytes_ = torch.frombuffer(view, dtype=torch.uint8).clone() if view.nbytes else torch.zeros(1, dtype=torch.uint8)
-        return [group.send([part], peer, 0) for group, part in self._parts(bytes_)], bytes_, None
+    def start_send(self, bytes_, peer):
+        return [group.send([part], peer, 0) for group, part in self._parts(bytes_)]
 
-    def receive(self, peer, view):
-        bytes_ = torch.empty(max(1, view.nbytes), dtype=torch.uint8)  # an empty message is sent as one unused byte
-        return [group.recv([part], peer, 0) for group, part in self._parts(bytes_)], bytes_, view
-
-    def wait(self, ticket):
-        works, bytes_, view = ticket
-        for work in works:
-            work.wait()
-        if view is not None and view.nbytes:
-            torch.frombuffer(view, dtype=torch.uint8).copy_(bytes_)
-
-    def abandon(self, ticket):
-        if ticket is not None:
-            self._given_up.append(ticket[:2])  # torch cannot cancel a transfer
+    def start_receive(self, bytes_, peer):
+        return [group.recv([part], peer, 0) for group, part in self._parts(bytes_)]
 
 
 class Wire:
@@ -327,7 +279,8 @@ class ProcessGroup(BASE):
                           {"seed": (options.seed + zlib.crc32(repr(list(ranks)).encode())) % 2**64, "non_finite": options.non_finite},
                           options.schedule)
         wire, counters = self._wire, self._counters
-        self._lane = Lane(lambda: end(wire, counters, rank))
+        self._lane = Lane("globalq group", "the process group is destroyed", "the process group belongs to the process that this one was forked "
+                          "from; call init_process_group() after fork", lambda: end(wire, counters, rank))
         self._end = weakref.finalize(self, self._lane.close)
         groups.add(self)
         log.info("rank %d of %d: sums of %d and more values travel as %s, gathers %s, over %s", rank, size, options.min_values, options.operator,
@@ -336,15 +289,9 @@ class ProcessGroup(BASE):
 
     def _meet(self):
         """Compares the options of all processes; returns the name of their shared memory, or None if they have none."""
-        try:
-            room = os.statvfs("/dev/shm")
-            shares = os.environ.get("GLOBALQ_SHARED_MEMORY") != "off" and room.f_bavail * room.f_frsize >= needed_memory(self._size)
-        except OSError:
-            shares = False
-        texts = repr(self._options), repr(machine()) if shares else "", new_name()
-        if not shares:  # equal to that of no other process
-            texts = texts[0], texts[2], texts[2]
-        row = torch.tensor(list(b"".join(hashlib.sha256(text.encode()).digest() for text in texts[:2]) + texts[2].encode()), dtype=torch.uint8)
+        name, where = new_name(), shared_machine(self._size)
+        compared = repr(self._options), name if where is None else repr(where)  # a name is equal to that of no other process
+        row = torch.tensor(list(b"".join(hashlib.sha256(text.encode()).digest() for text in compared) + name.encode()), dtype=torch.uint8)
         rows = [torch.empty_like(row) for _ in range(self._size)]
         self._gloo.allgather([rows], [row]).wait()
         wrong = next((r for r, other in enumerate(rows) if not other[:32].equal(rows[0][:32])), None)
@@ -432,9 +379,13 @@ class ProcessGroup(BASE):
                     return job(step, text)
 
             with record_function(f"globalq::{what}"):
-                self._lane.submit(result, run)
+                self._lane.submit(lambda: result.run(run))
         self._kept.append(result)
         return result
+
+    def _count(self, what, text, tensors, call, sent, began):
+        error = call.report()["normalized_error"]
+        self._counters.add(what, text, "", tensors, self._wire.sent() - sent, time.monotonic() - began, error if error == error else None)
 
     # What a group that survives failures does in another way (torchft.py)
 
@@ -447,10 +398,6 @@ class ProcessGroup(BASE):
         return None
 
     _failed = None  # called with the exception of a call
-
-    def _count(self, what, text, tensors, call, sent, began):
-        error = call.report()["normalized_error"]
-        self._counters.add(what, text, "", tensors, self._wire.sent() - sent, time.monotonic() - began, error if error == error else None)
 
     # Sums
 
@@ -468,15 +415,15 @@ class ProcessGroup(BASE):
         def job(step, text):
             began, sent, mean = time.monotonic(), self._wire.sent(), self._wire.call(Mean, text)
             values = [x.detach() for x in chosen]
-            found = self._rooms(values)
-            mean(values, step, found)
+            sums = self._rooms(values)
+            mean(values, step, sums)
             if factor != 1:
-                for x in found:
+                for x in sums:
                     x.mul_(factor)
             self._count("all_reduce", text, chosen, mean, sent, began)
             if others is not None:
                 others.wait()
-            return list(zip(values, found))
+            return list(zip(values, sums))
 
         return self._begin("all_reduce", chosen, tensors, job)
 

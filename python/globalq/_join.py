@@ -14,34 +14,50 @@ from ._workers import MessageWorkers, NamedMemory, new_name
 __all__ = ["GroupWorkers", "join"]
 
 
-class GroupWorkers(MessageWorkers):
-    """Workers that are the processes of a torch group, over dist.isend and dist.irecv. Nothing else may use the group meanwhile.
+class TensorWorkers(MessageWorkers):
+    """Workers whose messages travel as tensors of bytes. Subclasses define start_send(bytes, peer) and start_receive(bytes, peer), which
+    return a list of Works.
 
     Bytes are copied to and from tensors. The tensors of an abandoned transfer are kept, because torch cannot cancel it.
     """
 
-    def __init__(self, group, ranks, deadline=600.0):
-        """ranks: global rank of each member, indexed by its rank in the group; deadline: of groups that duplicate() makes."""
-        self._group, self._ranks, self._deadline, self._given_up = group, ranks, deadline, []
-        super().__init__(dist.get_rank(group), len(ranks))
+    def __init__(self, rank, size):
+        self._given_up = []
+        super().__init__(rank, size)
 
     def send(self, peer, view):
         bytes_ = torch.frombuffer(view, dtype=torch.uint8).clone() if view.nbytes else torch.zeros(1, dtype=torch.uint8)
-        return dist.isend(bytes_, self._ranks[peer], group=self._group), bytes_, None
+        return self.start_send(bytes_, peer), bytes_, None
 
     def receive(self, peer, view):
         bytes_ = torch.empty(max(1, view.nbytes), dtype=torch.uint8)  # an empty message is sent as one unused byte
-        return dist.irecv(bytes_, self._ranks[peer], group=self._group), bytes_, view
+        return self.start_receive(bytes_, peer), bytes_, view
 
     def wait(self, ticket):
-        work, bytes_, view = ticket
-        work.wait()
+        works, bytes_, view = ticket
+        for work in works:
+            work.wait()
         if view is not None and view.nbytes:
             torch.frombuffer(view, dtype=torch.uint8).copy_(bytes_)
 
     def abandon(self, ticket):
         if ticket is not None:
             self._given_up.append(ticket[:2])
+
+
+class GroupWorkers(TensorWorkers):
+    """Workers that are the processes of a torch group, over dist.isend and dist.irecv. Nothing else may use the group meanwhile."""
+
+    def __init__(self, group, ranks, deadline=600.0):
+        """ranks: global rank of each member, indexed by its rank in the group; deadline: of groups that duplicate() makes."""
+        self._group, self._ranks, self._deadline = group, ranks, deadline
+        super().__init__(dist.get_rank(group), len(ranks))
+
+    def start_send(self, bytes_, peer):
+        return [dist.isend(bytes_, self._ranks[peer], group=self._group)]
+
+    def start_receive(self, bytes_, peer):
+        return [dist.irecv(bytes_, self._ranks[peer], group=self._group)]
 
     def duplicate(self):
         """Returns workers over another gloo group of the same processes. All of them call it."""
@@ -65,6 +81,16 @@ def needed_memory(processes):
     return (34 << 20) + 8192 * processes + 4200 * processes**2
 
 
+def shared_machine(processes):
+    """Returns machine() if a number of processes can exchange messages through /dev/shm, or None."""
+    try:
+        room = os.statvfs("/dev/shm")
+    except OSError:
+        return None
+    allowed = os.environ.get("GLOBALQ_SHARED_MEMORY") != "off"
+    return machine() if allowed and room.f_bavail * room.f_frsize >= needed_memory(processes) else None
+
+
 def gloo_group(ranks, deadline):
     """Returns a new gloo group, which all of its processes make; None in a torch that cannot make it in a subset of all processes."""
     seconds = datetime.timedelta(seconds=deadline)
@@ -85,12 +111,7 @@ def join(group=None, deadline=600.0):
         raise ConfigurationError("globalq: this process is not in the group; join() is called by its members")
     size, rank = dist.get_world_size(group), dist.get_rank(group)
     told = [None] * size
-    try:
-        room = os.statvfs("/dev/shm")
-        shares = os.environ.get("GLOBALQ_SHARED_MEMORY") != "off" and room.f_bavail * room.f_frsize >= needed_memory(size)
-    except OSError:
-        shares = False
-    dist.all_gather_object(told, (machine() if shares else None, new_name(), dist.get_rank()), group=group)
+    dist.all_gather_object(told, (shared_machine(size), new_name(), dist.get_rank()), group=group)
     if all(where is not None and where == told[0][0] for where, _, _ in told):
         return NamedMemory(told[0][1], rank, size, deadline)
     ranks = [r for _, _, r in told]

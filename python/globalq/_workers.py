@@ -2,6 +2,7 @@
 """Workers: the participants, and the transports between them."""
 
 import ctypes
+import os
 import queue
 import secrets
 import threading
@@ -37,10 +38,46 @@ class Started:
         self._ended.set()
 
 
-def run_started(jobs):
-    for started, action in iter(jobs.get, None):
-        started.run(action)
-        del started, action
+class Lane:
+    """A thread that runs jobs one after the other, started with the first. A job is a function that does not raise.
+
+    closed, forked  why there is no thread any more, and in a forked process
+    at_end          called in the thread after the last job
+    """
+
+    def __init__(self, name, closed, forked, at_end=lambda: None):
+        self._name, self._why_closed, self._why_forked, self._at_end = name, closed, forked, at_end
+        self._jobs, self._thread, self._process, self._closed = queue.SimpleQueue(), None, os.getpid(), False
+
+    def submit(self, job):
+        if self._closed:
+            raise c.Error(f"globalq: {self._why_closed}")
+        if self._process != os.getpid():
+            raise c.Error(f"globalq: {self._why_forked}")
+        if self._thread is None:
+            self._thread = threading.Thread(target=run_jobs, args=(self._jobs, self._at_end), name=self._name, daemon=True)
+            self._thread.start()
+        self._jobs.put(job)
+
+    def close(self, wait=True):
+        """Ends the thread after the jobs that were submitted. wait: until it has ended"""
+        if self._closed or self._process != os.getpid():
+            return
+        self._closed = True
+        if self._thread is None:
+            self._at_end()
+            return
+        self._jobs.put(None)
+        if wait and self._thread is not threading.current_thread():
+            self._thread.join()
+
+
+def run_jobs(jobs, at_end):
+    """Holds no reference to the owner of the jobs, so that it can be collected."""
+    for job in iter(jobs.get, None):
+        job()
+        del job
+    at_end()
 
 
 class Workers(c.Handle):
@@ -50,18 +87,19 @@ class Workers(c.Handle):
     NCCL: two like calls in opposite order mix their results without an error. Give each thread workers of its own: duplicate().
     """
 
-    _handle = _jobs = None
+    _handle = _lane = None
 
     def __init__(self, handle, owned=True):
         self._handle, self._owned, self._raised = handle, owned, threading.local()
 
     def begin(self, action):
         """Runs action() in a thread of these workers, after those that began before; returns it as a Started."""
-        if self._jobs is None:
-            self._jobs = queue.SimpleQueue()
-            threading.Thread(target=run_started, args=(self._jobs,), name="globalq started", daemon=True).start()
+        self.handle  # raises if they are closed
+        if self._lane is None:
+            self._lane = Lane("globalq started", "these workers are closed; make new ones",
+                              "the thread of these workers is in the process that this one was forked from; make new ones after fork")
         started = Started()
-        self._jobs.put((started, action))
+        self._lane.submit(lambda: started.run(action))
         return started
 
     @property
@@ -108,9 +146,8 @@ class Workers(c.Handle):
 
     def close(self):
         """Closes this worker. It leaves the others when its last call is closed as well."""
-        if self._jobs is not None:
-            self._jobs.put(None)
-            self._jobs = None
+        if self._lane is not None:
+            self._lane.close(wait=False)
         handle, self._handle = self._handle, None
         if handle is not None and self._owned:
             library.globalq_workers_destroy(handle)

@@ -109,7 +109,6 @@ class ProcessGroup(ProcessGroupWrapper):
             raise ConfigurationError(f"globalq: least is {least.total_seconds():g} s and timeout {timeout.total_seconds():g} s; give a shorter least")
         self._asked = _group.options_of({"operator": operator, **options}, keep=False)
         self._limits = least.total_seconds(), timeout.total_seconds(), float(spreads)
-        self._problem = None
 
     def _create_pg(self, store, rank, world_size):
         quorum = zlib.crc32(f"{self._quorum_id} {self._global_ranks}".encode())
