@@ -16,7 +16,8 @@ import experiment
 import replay
 
 NAME, NETWORK, VALUES, ROUNDS, WORKERS = "breakdown", replay.NETWORK, "4Mi", 4, (2, 4, 8)
-METHODS = {"float32": "float32", "qsgd:4@sra": "qsgd:4"}
+CODED = "qsgd:4@sra"
+METHODS = ("float32", CODED)
 NETS = {"AlexNet": (4.0, 16, 4.0), "LSTM": (2.45, 2, 6.8)}  # Alistarh et al. 2017, section 5: c, GPUs, times less communication
 QUICK = {"WORKERS": (2, 4), "VALUES": "1Mi", "ROUNDS": 2}
 
@@ -31,8 +32,9 @@ def measured(program, options) -> None:
     have = {line["workers"] for line in experiment.read(NAME)}
     for workers in WORKERS:
         if workers not in have:
-            experiment.measure(NAME, ["scripts/cluster", "--workers", workers, "--rate", NETWORK, "--timeout", 3600, "--", program, "replay", "--values", VALUES,
-                                      "--steps", ROUNDS, "--warm-up", 1, "--ratio", *(ratio(net, workers) for net in NETS), "--exchange", *METHODS])
+            experiment.measure(NAME, experiment.cluster(
+                workers, NETWORK, program, "replay", "--values", VALUES, "--steps", ROUNDS, "--warm-up", 1, "--ratio",
+                *(ratio(net, workers) for net in NETS), "--exchange", *METHODS, timeout=3600))
 
 
 class bars:
@@ -59,8 +61,10 @@ def rendered(lines: list[dict]) -> str:
         for workers in WORKERS:
             (computing, sending), (_, compressed) = (of.bar(net, workers, method) for method in METHODS)
             rows.append([f"{net}, {workers} workers", f"{ratio(net, workers):.2f}", f"{computing:.2f}", f"{sending:.2f}", f"{compressed:.2f}",
-                         *(f"{of.share(net, workers, method):.0f}" for method in METHODS), replay.shown(of.of[workers].speed_ups("qsgd:4@sra", ratio(net, workers), "in_turn"))])
-    return "![A pass over the data: computing and communication](images/evidence-breakdown.svg)\n\n" + experiment.table(["network", "c", "computing, s", "float32, s", "qsgd:4, s", "float32, %", "qsgd:4, %", "times as fast"], rows) + (
+                         *(f"{of.share(net, workers, method):.0f}" for method in METHODS),
+                         replay.shown(of.of[workers].speed_ups(CODED, ratio(net, workers), "in_turn"))])
+    head = ["network", "c", "computing, s", "float32, s", "qsgd:4, s", "float32, %", "qsgd:4, %", "times as fast"]
+    return "![A pass over the data: computing and communication](images/evidence-breakdown.svg)\n\n" + experiment.table(head, rows) + (
         f"\nSeconds of computing and of communication in a step, and the share of communication. {VALUES} values, {experiment.NETWORKS[NETWORK]}, "
         f"{ROUNDS} rounds, medians. {experiment.origin(lines)}.\n")
 
@@ -70,11 +74,11 @@ def claims(lines: list[dict]) -> list[list[str]]:
     for net, (_, there, published) in NETS.items():
         workers = min(there, max(WORKERS))
         m = of.of[workers]
-        found = m.ratio("qsgd:4@sra")
+        found = m.ratio(CODED)
         rows.append(experiment.claim(f"QSGD (section 5): {net}, {there} GPUs, 4 bits: times less communication", f"{published:g}",
                                      f"{found:.2f}" + (f" ({workers} workers)" if workers != there else ""),
                                      "holds" if found >= 0.95 * published else f"{100 * (found / published - 1):+.0f} %",
-                                     kernels=replay.digits(m.kernels("qsgd:4@sra"))))
+                                     kernels=replay.digits(m.kernels(CODED))))
     return rows
 
 
@@ -84,7 +88,7 @@ def chart_of(lines: list[dict]) -> tuple[str, str]:
         unit = sum(of.bar(net, WORKERS[0], "float32"))
         rows, at, tics = [], 0.0, []
         for workers in WORKERS:
-            for method, title in METHODS.items():
+            for method in METHODS:
                 computing, sending = of.bar(net, workers, method)
                 rows.append(f"{at:g} {sending / unit:.4g} {(computing + sending) / unit:.4g} {0 if method == 'float32' else 1}")
                 at += 1

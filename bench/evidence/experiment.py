@@ -20,8 +20,8 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 NETWORKS = {"200mbit": "0.2 Gbit/s", "1gbit": "1 Gbit/s", "10gbit": "10 Gbit/s", "shared memory": "shared memory"}
-EVERY = {"replay": False, "breakdown": False, "limits": False, "schedules": False, "errors": True, "language": True, "sharded": True, "adaptive": True, "glyphs": True,
-         "click": True, "local_steps": True}  # bench/evidence/NAME.py and results/NAME.jsonl; whether it trains
+EVERY = {"replay": False, "breakdown": False, "limits": False, "schedules": False, "errors": True, "language": True, "sharded": True,
+         "adaptive": True, "glyphs": True, "click": True, "local_steps": True}  # bench/evidence/NAME.py and results/NAME.jsonl; whether it trains
 ROOT = HERE.parents[1]
 RESULTS = HERE / "results"
 sys.path[:0] = [str(HERE.parent / "support"), str(HERE)]
@@ -98,6 +98,11 @@ def training(program, model: str, method: str, seed: int, *, workers: int, steps
     """The command that trains a model with one method and seed."""
     return [program, "train", "--transport", "threads", "--model", model, "--workers", workers, "--steps", steps, "--every", every,
             "--seed", seed, "--exchange", method, *more]
+
+
+def cluster(workers: int, rate: str, *command, timeout: int = 7200) -> list:
+    """The command that runs another one on hosts whose links have a rate."""
+    return ["scripts/cluster", "--workers", workers, "--rate", rate, "--timeout", timeout, "--", *command]
 
 
 STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365}  # 97.5 % of Student's distribution, for this many values

@@ -38,8 +38,8 @@ def timed(program) -> None:
     have = {line["network"] for line in experiment.read(NAME) if line["what"] == "timing"}
     for rate in LINKS:
         if rate not in have:
-            experiment.measure(NAME, ["scripts/cluster", "--workers", WORKERS, "--rate", rate, "--timeout", 3600, "--", program, "time",
-                                      "--values", VALUES, "--steps", ROUNDS, "--warm-up", 1, "--exchange", *MEANS])
+            experiment.measure(NAME, experiment.cluster(WORKERS, rate, program, "time", "--values", VALUES, "--steps", ROUNDS, "--warm-up", 1,
+                                                        "--exchange", *MEANS, timeout=3600))
 
 
 def measured(program, options) -> None:

@@ -56,13 +56,13 @@ def measured(program: pathlib.Path, options) -> None:
         if any(line["what"] == "replay" and line["workers"] == workers for line in experiment.read(NAME)):
             continue
         count = experiment.measure(NAME, [
-            "env", f"MPIRUN_FLAGS={MPI_FLAGS}", "scripts/cluster", "--workers", str(workers), "--rate", NETWORK, "--timeout", "7200", "--", program,
-            "replay", "--values", VALUES, "--steps", str(ROUNDS), "--warm-up", "1", "--ratio", *map(str, RATIOS), "--exchange", BASE, *METHODS])
+            "env", f"MPIRUN_FLAGS={MPI_FLAGS}", *experiment.cluster(workers, NETWORK, program, "replay", "--values", VALUES, "--steps", ROUNDS,
+                                                                    "--warm-up", 1, "--ratio", *RATIOS, "--exchange", BASE, *METHODS)])
         print(f"evidence: replay with {workers} workers: {count} methods", flush=True)
     if not any(line["what"] == "sharded steps" for line in experiment.read(NAME)):
-        count = experiment.measure(NAME, [
-            "scripts/cluster", "--workers", "4", "--rate", NETWORK, "--timeout", "7200", "--", program.parents[1] / "examples/language_model/step_times",
-            "--json", "--values", str(SHARDED_VALUES), "--rounds", str(ROUNDS), "--ratio", *map(str, SHARDED_RATIOS), "--precision", *SHARDED])
+        count = experiment.measure(NAME, experiment.cluster(
+            4, NETWORK, program.parents[1] / "examples/language_model/step_times", "--json", "--values", SHARDED_VALUES, "--rounds", ROUNDS,
+            "--ratio", *SHARDED_RATIOS, "--precision", *SHARDED))
         print(f"evidence: replay of sharded steps: {count} precisions", flush=True)
 
 

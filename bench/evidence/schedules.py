@@ -39,9 +39,9 @@ def measured(program, options) -> None:
             base = f"float32@{schedule}"
             if any(line["what"] == "replay" and line["workers"] == workers and line["method"] == base for line in known):
                 continue
-            count = experiment.measure(NAME, [
-                "scripts/cluster", "--workers", workers, "--rate", replay.NETWORK, "--timeout", 7200, "--", program, "replay", "--values",
-                VALUES, "--steps", ROUNDS, "--warm-up", 1, "--ratio", *ratios, "--exchange", base, *(f"{m}@{schedule}" for m in METHODS)])
+            count = experiment.measure(NAME, experiment.cluster(
+                workers, replay.NETWORK, program, "replay", "--values", VALUES, "--steps", ROUNDS, "--warm-up", 1, "--ratio", *ratios,
+                "--exchange", base, *(f"{m}@{schedule}" for m in METHODS)))
             print(f"evidence: {schedule} with {workers} workers: {count} methods", flush=True)
 
 

@@ -41,6 +41,19 @@ def off(x, exact):
     return ((x.double() - exact).norm() / exact.norm()).item()
 
 
+def trained(model, steps, x, backward=lambda loss, step: loss.backward()):
+    # to return x, with clipped gradients; the loss falls
+    optimizer, losses = torch.optim.SGD(model.parameters(), 0.05), []
+    for step in range(steps):
+        loss = (model(x) - x).square().mean()
+        optimizer.zero_grad()
+        backward(loss, step)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0], losses
+
+
 def raised(action):
     try:
         action()
@@ -146,21 +159,17 @@ start({"operator": "cgx:8"})
 torch.manual_seed(1)
 net = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 64))
 model = torch.nn.parallel.DistributedDataParallel(net, bucket_cap_mb=0.05)
-optimizer = torch.optim.SGD(model.parameters(), 0.05)
-losses = []
-for step in range(8):
-    x = drawn(64 * 16).view(16, 64)
-    loss = (model(x) - x).square().mean()
-    optimizer.zero_grad()
+
+
+def backward(loss, step):
     thread = threading.Thread(target=loss.backward) if step % 2 else None
     if thread is None:
         loss.backward()
     else:
         thread.start(), thread.join()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    optimizer.step()
-    losses.append(loss.item())
-assert losses[-1] < losses[0], losses
+
+
+trained(model, 8, drawn(64 * 16).view(16, 64), backward)
 assert same(torch.cat([p.detach().view(-1) for p in net.parameters()]))
 sums = next(row for row in globalq.torch.report() if row.how == "cgx:8")
 assert sums.call == "all_reduce" and sums.calls >= 8, sums
@@ -316,17 +325,7 @@ net = torch.nn.Sequential(torch.nn.Linear(128, 256), torch.nn.Linear(256, 128))
 for layer in net:
     fully_shard(layer)
 fully_shard(net)
-optimizer = torch.optim.SGD(net.parameters(), 0.05)
-losses = []
-for step in range(4):
-    x = drawn(128 * 8).view(8, 128)
-    loss = (net(x) - x).square().mean()
-    optimizer.zero_grad()
-    loss.backward()
-    torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
-    optimizer.step()
-    losses.append(loss.item())
-assert losses[-1] < losses[0], losses
+trained(net, 4, drawn(128 * 8).view(8, 128))
 assert any(row.call == "reduce_scatter" and row.how == "cgx:8" for row in globalq.torch.report())
 
 nodes = torch.nn.Linear(128, 256)  # shard() adds gradients within nodes as they are

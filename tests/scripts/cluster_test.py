@@ -22,6 +22,15 @@ import runner  # noqa: E402  # pylint: disable=wrong-import-position
 
 CLUSTER = os.path.abspath(sys.argv[1])
 NO_CLUSTER = 3
+# What a worker that is not the first begins with.
+CONNECT = """
+    for _ in range(100):
+        try:
+            peer = socket.create_connection(("10.77.0.1", 7077), 20)
+            break
+        except OSError:
+            time.sleep(0.1)
+"""
 # A worker that floods another with 3 MB: prints how long that took.
 FLOOD = """
 import os, socket, sys, time
@@ -38,13 +47,7 @@ if os.environ["OMPI_COMM_WORLD_RANK"] == "0":
             if not data: sys.exit("the other side has gone")
             left -= len(data)
         print("seconds", time.monotonic() - start, flush=True)
-else:
-    for _ in range(100):
-        try:
-            peer = socket.create_connection(("10.77.0.1", 7077), 20)
-            break
-        except OSError:
-            time.sleep(0.1)
+else:""" + CONNECT + """
     peer.sendall(b"x" + bytes(size))
 """
 # A worker that echoes what another sends: prints the shortest of five round trips.
@@ -56,13 +59,7 @@ if os.environ["OMPI_COMM_WORLD_RANK"] == "0":
         peer, _ = server.accept()
         for _ in range(5): peer.sendall(peer.recv(1))
         peer.recv(1)
-else:
-    for _ in range(100):
-        try:
-            peer = socket.create_connection(("10.77.0.1", 7077), 20)
-            break
-        except OSError:
-            time.sleep(0.1)
+else:""" + CONNECT + """
     trips = []
     for _ in range(5):
         start = time.monotonic()
