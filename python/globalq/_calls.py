@@ -76,6 +76,12 @@ def is_tensor(x):
     return torch is not None and isinstance(x, torch.Tensor)
 
 
+def bytes_of(tensor):
+    """Returns the bytes of a tensor of torch; numpy() would need numpy."""
+    tensor = tensor.detach().cpu().contiguous()
+    return ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size()) if tensor.numel() else b""
+
+
 said: set = set()
 
 

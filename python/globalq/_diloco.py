@@ -5,7 +5,7 @@ import hashlib
 
 import torch
 
-from ._calls import Broadcast, Mean
+from ._calls import Broadcast, Mean, bytes_of
 from ._join import join
 from ._library import ConfigurationError, DisagreementError, number
 
@@ -198,7 +198,7 @@ class DiLoCo:
         """Compares the bits of the common weights with those of rank 0."""
         digest = hashlib.sha256()
         for w in fragment.weights:
-            digest.update(w.cpu().contiguous().view(torch.uint8).numpy().tobytes() if w.numel() else b"")
+            digest.update(bytes_of(w))
         own = torch.tensor(list(digest.digest()), dtype=torch.float32)
         theirs = own.clone()
         self._root(theirs, self._next())
@@ -227,7 +227,7 @@ class DiLoCo:
         return {"step": self._step, "means": self._means, "calls": self._calls, "fragments": [
             {"weights": [w.clone() for w in f.weights], "outer": f.outer.state_dict(), "round": f.round, "due": f.due,
              "travels": f.started is not None, "ways": [w.clone() for w in f.ways], "begun": f.begun, "tokens": f.tokens,
-             "residuals": torch.frombuffer(bytearray(f.mean.save() or b"\0"), dtype=torch.uint8)} for f in self._fragments]}
+             "residuals": [torch.frombuffer(bytearray(state), dtype=torch.uint8) for state in [f.mean.save()] if state]} for f in self._fragments]}
 
     def load_state_dict(self, state):
         """Continues after a state_dict() of this process. All processes load theirs before the same step."""
@@ -241,8 +241,7 @@ class DiLoCo:
             f.round, f.due, f.tokens = saved["round"], saved["due"], saved["tokens"]
             f.ways, f.begun = [w.clone() for w in saved["ways"]], saved["begun"]
             f.started = Arrived() if saved["travels"] else None
-            kept = bytes(saved["residuals"].numpy().tobytes())
-            f.mean.load([] if kept == b"\0" else [kept])
+            f.mean.load([bytes_of(tensor) for tensor in saved["residuals"]])
 
     def close(self):
         """Waits for means that travel and frees the calls."""

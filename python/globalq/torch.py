@@ -13,7 +13,6 @@ The module uses only the public Python interface of torch, so one package suppor
 parameters begin in the vectors of FSDP2, which torch keeps private (_fsdp.py), and the base class of back ends (_group.py).
 """
 
-import ctypes
 import fnmatch
 import queue
 import sys
@@ -23,7 +22,7 @@ import weakref
 
 import torch
 
-from ._calls import Chooser, Mean, informing
+from ._calls import Chooser, Mean, bytes_of, informing
 from ._diloco import DiLoCo, LocalSGD
 from ._fsdp import CGX_EXCLUDES, Sharded, shard
 from ._group import ProcessGroup, Traffic, operator, register, report, uncompressed
@@ -359,11 +358,11 @@ class DDPHook(Counted):
         state: the state of this process; if the number of processes was different, the list of all saved states.
         """
         states = [state] if isinstance(state, dict) else list(state)
-        kept = [tensor.cpu().contiguous() for s in states for tensor in s.get("compressors", ())]
+        kept = [bytes_of(tensor) for s in states for tensor in s.get("compressors", ())]
         step = number("step", states[0]["step"], -1)
         if self._adapting is not None:  # first, because it may raise
             self._adapting.load(states[0].get("operators", {}))
-        self._engine.load([ctypes.string_at(tensor.data_ptr(), tensor.numel()) for tensor in kept])
+        self._engine.load(kept)
         super().load_state_dict({"step": step})
 
     def report(self):
