@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 struct globalq_chooser {
@@ -68,9 +69,10 @@ std::vector<std::string> variants_of(std::string const& reference) {
 std::vector<std::string> variants_of(gq::named::named_compressor const& reference, std::string const& text) {
   std::vector<std::string> found;
   if (reference.how == gq::named::named_compressor::method::top_k) {
+    std::string const bits = reference.bits == 32 ? "" : ",bits=" + std::to_string(reference.bits);
     for (double const density : gq::adapt::around(reference.density, 21, 10))
       if (density <= 1)
-        found.push_back(density == reference.density ? text : "top-k:" + gq::named::shortest(density));
+        found.push_back(density == reference.density ? text : "top-k:" + gq::named::shortest(density) + bits);
   } else {
     for (std::uint32_t const rank : gq::adapt::around(static_cast<std::uint32_t>(reference.rank)))
       if (rank <= 256)
@@ -113,15 +115,19 @@ gq::adapt::rule rule_of(std::string_view name) {
 gq::adapt::family family_of(std::vector<std::string> const& candidates) {
   std::vector<double> densities;
   std::vector<std::uint32_t> ranks;
+  int bits = 0;
   for (std::string const& name : candidates) {
     auto const by = gq::named::read_compressor(name);
     if (!by)
       refuse(creating, "\"" + name + "\" is no compressor, and others are",
              "give candidates of one method, such as \"top-k:0.01 top-k:0.1\"");
-    if (by->how == gq::named::named_compressor::method::top_k)
+    if (by->how == gq::named::named_compressor::method::top_k) {
+      if (int const before = std::exchange(bits, by->bits); before != 0 && before != bits)
+        refuse(creating, "candidates of top-k have different bits", "give one number of bits to all");
       densities.push_back(by->density);
-    else
+    } else {
       ranks.push_back(static_cast<std::uint32_t>(by->rank));
+    }
   }
   if (!densities.empty() && !ranks.empty())
     refuse(creating, "candidates are of top-k and of power-sgd",

@@ -101,8 +101,8 @@ std::unique_ptr<compressor> make_compressor(compressor_parts parts, gq::transpor
     return std::make_unique<with_feedback<Inner>>(std::move(inner), std::move(parts.numbers), at);
   };
   if (parts.how == gq::named::named_compressor::method::top_k)
-    return made(
-        gq::baseline::top_k(std::move(parts.layers), {.densities = std::move(parts.densities)}, settings));
+    return made(gq::baseline::top_k(std::move(parts.layers),
+                                    {.densities = std::move(parts.densities), .bits = parts.bits}, settings));
 #if defined(GLOBALQ_HAS_EIGEN)
   return made(gq::baseline::power_sgd<gq::schedule::any>(
       std::move(parts.layers), {.ranks = std::move(parts.ranks)}, settings, schedule));

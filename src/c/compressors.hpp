@@ -46,9 +46,10 @@ class compressor {
   std::vector<float> beside_;        ///< a copy of their values, if these are not contiguous
 };
 
-/// The arguments of make_compressor(): layers with one method, each with its density or rank.
+/// The arguments of make_compressor(): layers with one method and bits, each with its density or rank.
 struct compressor_parts {
   gq::named::named_compressor::method how;
+  int bits = 32;                          ///< of top_k
   std::vector<std::size_t> numbers = {};  ///< indices of the layers in the call
   gq::adapt::model_layout layers = {};
   std::vector<double> densities = {};

@@ -35,9 +35,10 @@ struct layer_choices {
       numbers.push_back(number);
       return;
     }
-    auto found = std::find_if(compressors.begin(), compressors.end(),
-                              [&](compressor_parts const& c) { return c.how == by->how; });
-    if (found == compressors.end()) found = compressors.insert(found, {by->how});
+    auto found = std::find_if(compressors.begin(), compressors.end(), [&](compressor_parts const& c) {
+      return c.how == by->how && c.bits == by->bits;
+    });
+    if (found == compressors.end()) found = compressors.insert(found, {by->how, by->bits});
     found->add(number, l, &*by);
   }
 

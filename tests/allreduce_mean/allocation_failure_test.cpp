@@ -439,6 +439,9 @@ std::vector<scenario> scenarios() {
   };
   namespace c = gq::baseline;
   all.push_back(feedback("top_k", [=](auto o) { return c::top_k{layers(), {.density = 0.01}, o}; }));
+  all.push_back(feedback("top_k, 2 bits", [=](auto o) {
+    return c::top_k{layers(), {.density = 0.01, .bits = 2}, o};
+  }));
   all.push_back(feedback("top_k of all", [=](auto o) {
     return c::top_k{layers(), {.density = 0.3, .scope = c::scope::whole}, o};
   }));

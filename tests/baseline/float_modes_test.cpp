@@ -85,6 +85,7 @@ void expect_compressor(char const* what, Make const& make) {
 
 TEST(FloatModes, change_no_bit_of_compressors) {
   expect_compressor("top_k", [] { return cp::top_k{layers(), {.density = 0.0123}}; });
+  expect_compressor("top_k, 4 bits", [] { return cp::top_k{layers(), {.density = 0.0123, .bits = 4}}; });
   expect_compressor("rand_k", [] { return cp::rand_k<>{layers(), {.density = 0.07, .unbiased = false}}; });
   expect_compressor("send_first", [] { return cp::send_first<>{layers(), {.gamma = 3}}; });
   expect_compressor("sign_sgd", [] { return cp::sign_sgd{layers(), {.scale = cp::sign_scale::layers}}; });

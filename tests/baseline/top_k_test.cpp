@@ -45,6 +45,77 @@ TEST(TopK, all_worlds_lengths_and_scopes_send_the_largest_and_give_the_mean_of_t
         });
 }
 
+/// A message of few bits holds the same places, each value to half a distance of its group's magnitudes; two magnitudes leave at
+/// most the variance of magnitudes below and above their middle.
+TEST(TopK, few_bits_leave_over_what_they_round_and_contract) {
+  for (int bits : {2, 3, 5, 8})
+    for (double density : {0.02, 0.3, 1.0})
+      cases::for_worlds(
+          [&](auto layers) {
+            return cp::top_k{layers, {.density = density, .bits = bits}};
+          },
+          [&](auto const& x, auto const& got) {
+            cases::expect_mean_of_messages(x, got, 1e-3);
+            for (std::size_t r = 0; r < x.size(); ++r) {
+              std::vector<float> sent;
+              for (std::size_t i = 0; i < x[r].size(); ++i)
+                if (got.rest[r][i] != x[r][i]) sent.push_back(std::abs(x[r][i]));
+              std::size_t const count = static_cast<std::size_t>(
+                  std::ceil(density * static_cast<double>(x[r].size()) * (1 - 1e-12)));
+              EXPECT_LE(sent.size(), count);
+              double const all = cases::norm2(x[r]), rest = cases::norm2(got.rest[r]);
+              EXPECT_LE(rest, all * (1 + 1e-6));
+              if (sent.empty()) continue;
+              auto const [least, largest] = std::minmax_element(sent.begin(), sent.end());
+              double const half =
+                  bits == 2 ? *largest - *least : (*largest - *least) / (2 * ((1 << (bits - 1)) - 1));
+              for (std::size_t i = 0; i < x[r].size(); ++i) {
+                if (got.rest[r][i] == x[r][i]) continue;
+                ASSERT_LE(std::abs(got.rest[r][i]), half + 1e-5 * *largest) << i;
+              }
+            }
+          });
+}
+
+/// Magnitudes are rounded, and none may be above the largest value: twice a half of the range would overflow.
+TEST(TopK, few_bits_stay_within_the_range) {
+  constexpr float most = std::numeric_limits<float>::max();
+  std::vector<vector> x(2, vector(128, 0.0F));
+  for (int bits : {2, 3, 8})
+    for (float least : {2.4206926e37F, 1.0F, 1.1e38F, most}) {
+      for (std::size_t i = 0; i < 128; ++i) x[0][i] = i % 2 == 0 ? least : -most;
+      auto const got = cases::run(x, [&] {
+        return cp::top_k{cases::one_layer(128), {.density = 1, .bits = bits}};
+      });
+      cases::expect_same_means(got);
+      for (std::size_t i = 0; i < 128; ++i) {
+        ASSERT_TRUE(std::isfinite(got.mean[0][i])) << bits << ", " << least;
+        ASSERT_LE(std::abs(got.rest[0][i]), most / 64) << bits << ", " << least;
+      }
+    }
+}
+
+TEST(TopK, few_bits_send_the_bytes_that_they_say) {
+  constexpr std::uint64_t d = 1 << 16, kept = 1 << 10;
+  for (int bits : {2, 8, 32}) {
+    std::atomic<std::uint64_t> bytes{0};
+    support::on_threads(2, [&](auto& workers) {
+      cp::top_k c{cases::one_layer(d), {.density = 1.0 / 64, .bits = bits}};
+      vector const x = cases::values(d, static_cast<unsigned>(workers.rank()) + 1);
+      vector mean(d);
+      c.reduce(workers, x, mean, {}, 0);
+      std::uint64_t const one = workers.bytes_sent();
+      c.reduce(workers, x, mean, {}, 1);
+      bytes = workers.bytes_sent() - one;
+    });
+    std::uint64_t const frame =
+        bits == 32 ? 8 * kept
+                   : kept / 8 * static_cast<std::uint64_t>(bits) + kept / 128 * 8 + kept * 8 / 8 + 4;
+    EXPECT_LE(bytes, frame + 128 + kept / 16 * 3 + 128) << bits;
+    EXPECT_GE(bytes, frame) << bits;
+  }
+}
+
 TEST(TopK, of_equal_values_the_contraction_is_attained) {
   std::vector<vector> const x(2, vector(50, -3.0F));
   auto const got = cases::run(x, [] { return cp::top_k{cases::one_layer(50), {.density = 0.2}}; });
@@ -129,7 +200,10 @@ TEST(TopK, disagreement_and_values_that_are_not_finite_are_the_same_on_all_worke
   cases::expect_manners([](auto layers, auto settings) {
     return cp::top_k{layers, {.scope = cp::scope::whole}, settings};
   });
+  cases::expect_manners([](auto layers, auto settings) { return cp::top_k{layers, {.bits = 2}, settings}; });
   EXPECT_THROW((cp::top_k{cases::one_layer(3), {.density = 0}}), gq::configuration_error);
+  for (int bits : {0, 1, 9, 31, 33})
+    EXPECT_THROW((cp::top_k{cases::one_layer(3), {.bits = bits}}), gq::configuration_error);
   EXPECT_THROW((cp::top_k{cases::one_layer(1UL << 32)}), gq::configuration_error);
 }
 
@@ -218,6 +292,30 @@ TEST(TopK, places_that_were_damaged_are_an_error_of_all_and_never_an_access_outs
     }
   EXPECT_GT(refused, 300);
   EXPECT_GT(accepted, 400);
+}
+
+TEST(TopK, few_bits_that_were_damaged_are_an_error_of_all_or_other_values) {
+  constexpr std::uint64_t d = 3000;
+  int refused = 0, accepted = 0;
+  for (std::size_t byte = 0; byte < 1200; ++byte)
+    for (unsigned flip : {0x01U, 0x80U, 0xFFU}) {
+      std::atomic<int> errors{0};
+      support::on_threads(2, [&](auto& threads) {
+        damaging workers{threads, byte, flip};
+        cp::top_k c(cases::one_layer(d), {.density = 0.1, .bits = 3});
+        vector const x = cases::values(d, static_cast<unsigned>(threads.rank()) + 1);
+        vector mean(d);
+        try {
+          c.reduce(workers, x, mean, {}, 0);
+        } catch (gq::frame_error const&) {
+          ++errors;
+        }
+      });
+      EXPECT_NE(errors, 1) << "byte " << byte << ": one worker alone found it";
+      (errors == 0 ? accepted : refused) += 1;
+    }
+  EXPECT_GT(refused, 300);
+  EXPECT_GT(accepted, 300);
 }
 
 }  // namespace

@@ -96,6 +96,8 @@ TEST(Agreement, of_every_setting_is_checked_in_the_first_call) {
        "layers from 3 of 5"},
       {"warm-up", true, "cgx:4", [](auto& s) { s.warm_up = 20; }, "warm_up 20"},
       {"density", true, "top-k:0.01", [](auto& s) { s.operator_name = "top-k:0.02"; }, "the operator"},
+      {"bits of values", true, "top-k:0.01", [](auto& s) { s.operator_name = "top-k:0.01,bits=2"; },
+       "the operator"},
       {"chunk size of PowerSGD", true, "power-sgd:2", [](auto& s) { s.chunk_values = 1024; },
        "in the chunk size (rank 0: "},
   };

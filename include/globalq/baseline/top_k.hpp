@@ -6,6 +6,7 @@
 #include "density.hpp"
 #include "detail/caller.hpp"
 #include "detail/chosen.hpp"
+#include "detail/few_bit_frame.hpp"
 #include "selection.hpp"
 
 #include <utility>
@@ -19,15 +20,20 @@ struct top_k_options {
   baseline::scope scope = scope::layer;  ///< the largest of each layer, or of all layers together
   /// The density of each layer in the order of the layout, instead of one for all.
   std::vector<double> densities = {};
+  int bits = 32;  ///< of a value that is sent: 32, float32 with a place of 32 bits; or 2 to 8
 };
 
 /// @brief Sends the k values of largest magnitude as (place, value), and averages those of all workers.
 ///
 /// Biased: use it in error_feedback. ||x - C(x)||^2 <= (1 - k/d) ||x||^2 for each d values of which k are selected. Of
 /// equal magnitudes it takes the lower places.
-/// @complexity  bytes sent: 8 k (n-1); one read of x to select, and one write of the mean
+///
+/// With `bits` of 2 to 8 a value is sent as its sign and one of 2^(bits-1) magnitudes of 128 neighbors (detail/few_bit_frame.hpp),
+/// and what that leaves out is part of the rest; a place takes 2 + log2(d/k) bits instead of 32.
+/// @complexity  bytes sent: 8 k (n-1), with few bits k (bits + 2.5 + log2(d/k)) (n-1) / 8; one read of x to select, and one write
+///              of the mean
 /// @determinism bit-identical on all workers: values are added in rank order
-/// @source      Aji and Heafield 2017; Stich et al. 2018; Alistarh et al. 2018 (Top-K)
+/// @source      Aji and Heafield 2017; Stich et al. 2018; Alistarh et al. 2018 (Top-K); few bits: Sarfi et al. 2025 (SparseLoCo)
 class top_k {
  public:
   /// The type of a layer's parameter, its density.
@@ -80,12 +86,15 @@ class top_k {
     std::uint64_t h =
         globalq::detail::hash(detail::hash_of(0, how.density), static_cast<std::uint64_t>(how.scope));
     for (double d : how.densities) h = detail::hash_of(h, d);
-    return h;
+    return how.bits == 32 ? h : globalq::detail::hash(h, static_cast<std::uint64_t>(how.bits));
   }
   /// Computes the sets from which values are selected.
   void plan(top_k_options const& how) {
     auto const& layers = caller_.layers();
     bool const by_layer = !how.densities.empty();
+    if (how.bits != 32 && (how.bits < 2 || how.bits > 8))
+      throw configuration_error("globalq: top_k: " + std::to_string(how.bits) +
+                                " bits of a value; use 2 to 8, or 32");
     if (by_layer && how.densities.size() != layers.size())
       throw configuration_error("globalq: top_k: " + std::to_string(how.densities.size()) +
                                 " densities for " + std::to_string(layers.size()) +
@@ -114,6 +123,8 @@ class top_k {
     pools_ = std::move(pools);
     count_ = 0;
     for (pool const& p : pools_) count_ += p.k;
+    frame_ =
+        how.bits == 32 ? detail::few_bit_frame() : detail::few_bit_frame(layers.length(), count_, how.bits);
     how_ = std::move(changed);
   }
 
@@ -139,19 +150,42 @@ class top_k {
     }
   }
 
+  /// What all workers send: of each its places, then its values.
+  template <Transport T>
+  std::uint32_t const* gathered(T& workers, kernel::host_executor const& on, std::span<float const> x,
+                                double divisor) {
+    auto const n = static_cast<std::uint64_t>(workers.size());
+    auto& memory = caller_.memory();
+    std::uint64_t const words = 2 * count_;
+    auto* const mine = memory.mine.get_values<std::uint32_t>(words + frame_.words());
+    auto* const all = memory.all.get_values<std::uint32_t>((words + frame_.words()) * n);
+    std::copy(places_.begin(), places_.end(), mine);
+    auto* const values = reinterpret_cast<float*>(mine + count_);
+    detail::take(on, x.data(), std::span<std::uint32_t const>(places_), divisor, values);
+    if (how_.bits == 32) {
+      caller_.allgather(workers, std::span<std::uint32_t const>(mine, words), std::span(all, words * n));
+      return all;
+    }
+    std::uint32_t* const frame = mine + words;
+    frame_.write(on, mine, values, frame);
+    auto* const frames = all + words * n;
+    caller_.allgather(workers, std::span<std::uint32_t const>(frame, frame_.words()),
+                      std::span(frames, frame_.words() * n));
+    auto const timed = caller_.enter(phase::decode);
+    on.items(n, [&](std::uint64_t r) {
+      std::uint32_t* const places = all + words * r;
+      if (!frame_.read(frames + frame_.words() * r, places, reinterpret_cast<float*>(places + count_)) &&
+          count_ != 0)
+        places[count_ - 1] = ~0U;  // check() refuses it
+    });
+    return all;
+  }
+
   template <Transport T>
   outcome exchange(T& workers, kernel::host_executor const& on, std::span<float const> x,
                    std::span<float> mean, std::span<float> rest, double divisor) {
     auto const n = static_cast<std::uint64_t>(workers.size());
-    auto& memory = caller_.memory();
-    // places of a worker, then its values
-    auto* const mine = memory.mine.get_values<std::uint32_t>(2 * count_);
-    auto* const all = memory.all.get_values<std::uint32_t>(2 * count_ * n);
-    std::copy(places_.begin(), places_.end(), mine);
-    detail::take(on, x.data(), std::span<std::uint32_t const>(places_), divisor,
-                 reinterpret_cast<float*>(mine + count_));
-    caller_.allgather(workers, std::span<std::uint32_t const>(mine, 2 * count_),
-                      std::span(all, 2 * count_ * n));
+    std::uint32_t const* const all = gathered(workers, on, x, divisor);
     auto const timed = caller_.enter(phase::decode);
     for (std::uint64_t r = 0; r < n; ++r) check(all + 2 * count_ * r, r, x.size());
 
@@ -160,8 +194,14 @@ class top_k {
     if (divisor != 1 && !mean_fits(all, n, divisor)) return outcome::not_finite;
     if (!rest.empty()) {
       detail::copy(on, caller_.blocks(), x.data(), rest.data());
+      auto const* const sent = reinterpret_cast<float const*>(
+          all + 2 * count_ * static_cast<std::uint64_t>(workers.rank()) + count_);
+      float const scale = static_cast<float>(divisor);
       detail::for_places(on, count_, [&](std::uint64_t first, std::uint64_t end) {
-        for (std::uint64_t k = first; k < end; ++k) rest[places_[k]] = 0;
+        for (std::uint64_t k = first; k < end; ++k) {
+          float& left = rest[places_[k]];
+          left = how_.bits == 32 ? 0.0F : left - multiply(sent[k], scale);
+        }
       });
     }
     // each block of the mean is cleared, receives the values of the workers in rank order, and is scaled while it is in
@@ -215,6 +255,7 @@ class top_k {
   detail::caller caller_;
   std::vector<pool> pools_;
   std::uint64_t count_ = 0;
+  detail::few_bit_frame frame_;
   bool side_by_side_ = false;
   selection selection_;
   std::vector<std::uint32_t> places_;

@@ -18,6 +18,7 @@ struct named_compressor {
   /// Which method; only its parameters are used.
   enum class method : std::uint8_t { top_k, power_sgd } how = method::top_k;
   double density = 0.01;  ///< of top_k
+  int bits = 32;          ///< of a value of top_k
   int rank = 4;           ///< of power_sgd
   std::string name;       ///< with all parameters: "top-k:density=0.01"
 };
