@@ -462,6 +462,15 @@ class Mean(Call):
         with self._open() as handle:
             check(library.globalq_call_load(handle, array, len(states)))
 
+    def load_own(self, state):
+        """Restores the residuals of this worker as they were among other workers: it stays, and some left or joined. Those that join load
+        nothing. state: bytes that save() returned, on any rank of any number of workers. Raises ConfigurationError for states that belong
+        to all workers, as those of "power-sgd" do."""
+        if not isinstance(state, (bytes, bytearray)):
+            raise c.ConfigurationError("globalq: load_own() takes a state that save() returned as bytes")
+        with self._open() as handle:
+            check(library.globalq_call_load_own(handle, ctypes.byref(c.Bytes(bytes(state), len(state)))))
+
     def average_bucket(self, gradients, step):
         """Averages in place the parts of one buffer, a DDP bucket, that autograd does not track. Returns the number of calls since the
         last report whose result is NaN, and the rank that caused it. It validates only what may differ between DDP buckets, because

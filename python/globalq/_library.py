@@ -142,6 +142,7 @@ FUNCTIONS = {
     "globalq_call_operator": (c_char_p, c_void_p, c_size_t),
     "globalq_call_save": (c_int, c_void_p, c_void_p, POINTER(c_size_t)),
     "globalq_call_load": (c_int, c_void_p, POINTER(Bytes), c_size_t),
+    "globalq_call_load_own": (c_int, c_void_p, POINTER(Bytes)),
     "globalq_call_report": (c_int, c_void_p, POINTER(Report)),
     "globalq_call_destroy": (None, c_void_p),
     "globalq_chooser_create": (c_int, c_void_p, POINTER(ChooserSettings), POINTER(Layer), c_size_t, POINTER(c_void_p)),

@@ -266,6 +266,13 @@ std::unique_ptr<globalq_call> make(globalq_workers& w, globalq_kind kind, global
   });
 }
 
+/// @throws configuration_error for bytes at NULL, frame_error for bytes that save() did not write
+gq::saved_state parsed(char const* operation, globalq_bytes const& b) {
+  if (b.bytes == nullptr)
+    refuse(operation, std::to_string(b.size) + " bytes of a state at NULL", "pass the saved bytes");
+  return gq::saved_state::parse({static_cast<std::byte const*>(b.bytes), b.size});
+}
+
 }  // namespace
 }  // namespace globalq_c
 
@@ -385,9 +392,7 @@ globalq_status globalq_call_load(globalq_call* call, globalq_bytes const* states
     for (globalq_bytes const& b :
          std::span(count == 0 ? nullptr : &expect(operation, "states", states), count)) {
       if (b.size == 0) continue;
-      if (b.bytes == nullptr)
-        refuse(operation, std::to_string(b.size) + " bytes of a state at NULL", "pass the saved bytes");
-      auto one = gq::saved_state::parse({static_cast<std::byte const*>(b.bytes), b.size});
+      auto one = parsed(operation, b);
       auto const same = std::find_if(of_workers.begin(), of_workers.end(), [&](gq::saved_state const& s) {
         return s.rank() == one.rank() && s.workers() == one.workers();
       });
@@ -398,6 +403,18 @@ globalq_status globalq_call_load(globalq_call* call, globalq_bytes const* states
     }
     c.saved = {};
     c.load(of_workers);
+  });
+}
+
+globalq_status globalq_call_load_own(globalq_call* call, globalq_bytes const* state) {
+  constexpr char const* operation = "globalq_call_load_own";
+  return guarded([&] {
+    globalq_call& c = expect(operation, "call", call);
+    turn const mine(operation, *c.behind);
+    globalq_bytes const& b = expect(operation, "state", state);
+    c.saved = {};
+    if (b.size != 0)
+      c.load({parsed(operation, b).moved(c.behind->endpoint->size(), c.behind->endpoint->rank())});
   });
 }
 

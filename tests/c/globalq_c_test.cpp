@@ -284,14 +284,14 @@ TEST(C, compressors_have_the_bits_of_the_library_and_hand_on_what_they_keep) {
     auto const [ended, text] = run(how, workers, [&](globalq_workers* w) {
       globalq_layer const layers[] = {{"a", shapes[0], 2, GLOBALQ_FLOAT32, nullptr},
                                       {"b", shapes[1], 1, GLOBALQ_FLOAT32, "float32"},
-                                      {"c", shapes[2], 2, GLOBALQ_FLOAT32, "top-k:0.1"}};
+                                      {"c", shapes[2], 2, GLOBALQ_FLOAT32, "top-k:0.1,bits=3"}};
       globalq_settings const s = settings_of("power-sgd:2");
       call_handle all, first, last;
       globalq_status status = globalq_call_create(w, GLOBALQ_MEAN, &s, layers, 3, &all.call);
       if (status != GLOBALQ_OK) return status;
       EXPECT_STREQ(globalq_call_operator(all.call, 0), "power-sgd:rank=2");
       EXPECT_STREQ(globalq_call_operator(all.call, 1), "float32");
-      EXPECT_STREQ(globalq_call_operator(all.call, 2), "top-k:density=0.1");
+      EXPECT_STREQ(globalq_call_operator(all.call, 2), "top-k:density=0.1,bits=3");
       for (std::uint64_t step = 0; step < 3 && status == GLOBALQ_OK; ++step)
         status = run_layers(w, all.call, {0, 1, 2}, step);
       if (status != GLOBALQ_OK) return status;
@@ -322,8 +322,11 @@ TEST(C, compressors_have_the_bits_of_the_library_and_hand_on_what_they_keep) {
       EXPECT_EQ(globalq_call_load(first.call, nullptr, 0), GLOBALQ_CONFIGURATION);
       globalq_bytes const nowhere{nullptr, kept.size()};
       EXPECT_EQ(globalq_call_load(first.call, &nowhere, 1), GLOBALQ_CONFIGURATION);
+      EXPECT_EQ(globalq_call_load_own(first.call, &state), GLOBALQ_CONFIGURATION);  // matrices of PowerSGD
+      EXPECT_EQ(globalq_call_load_own(first.call, &nowhere), GLOBALQ_CONFIGURATION);
       kept.back() ^= 1;
       EXPECT_EQ(globalq_call_load(first.call, &state, 1), GLOBALQ_FRAME);
+      EXPECT_EQ(globalq_call_load_own(first.call, &state), GLOBALQ_FRAME);
       return status;
     });
     EXPECT_EQ(ended, GLOBALQ_OK) << text;
@@ -794,13 +797,15 @@ TEST(C, candidates_are_variants_of_a_reference_or_named) {
     layer.operator_name = nullptr;
     EXPECT_THAT(told("cgx:3", "cgx:2 cgx:8"), HasSubstr("the candidates are cgx:2 cgx:8"));
     EXPECT_THAT(told("mxfp4", nullptr), HasSubstr("no parameters bits and bucket"));
-    for (char const* reference : {"top-k:0.01", "top-k:density=0.5", "power-sgd:4", "power-sgd:rank=200"}) {
+    for (char const* reference :
+         {"top-k:0.01", "top-k:density=0.5", "top-k:0.01,bits=2", "power-sgd:4", "power-sgd:rank=200"}) {
       EXPECT_EQ(told(reference, nullptr), "") << reference;
       EXPECT_STREQ(globalq_chooser_operator(made.chooser, 0), reference);
     }
     EXPECT_EQ(told("top-k:0.1", "top-k:0.01 top-k:0.1 top-k:1"), "");
     EXPECT_THAT(told("top-k:0.1", "top-k:0.1 cgx:4"), HasSubstr("\"cgx:4\" is no compressor"));
     EXPECT_THAT(told("top-k:0.1", "top-k:0.1 power-sgd:4"), HasSubstr("of one method"));
+    EXPECT_THAT(told("top-k:0.1", "top-k:0.1 top-k:0.1,bits=2"), HasSubstr("different bits"));
     EXPECT_THAT(told("top-k:0.1", nullptr, "kmeans"), HasSubstr("chooses bits"));
     EXPECT_THAT(told("cgx:4", "cgx:4 top-k:0.1"), HasSubstr("top-k"));
     EXPECT_THAT(told("alq:3", nullptr), HasSubstr("\"alq:2,bucket=1024\" cannot be measured"));

@@ -676,6 +676,48 @@ TEST(ErrorFeedbackRules, another_number_of_workers_keeps_what_is_owed) {
   });
 }
 
+/// Of five workers 0, 2 and 4 stay, and one joins.
+TEST(ErrorFeedbackRules, workers_that_stay_keep_what_they_owe) {
+  constexpr std::size_t d = 2000;
+  gq::any_quantizer const op = gq::error_feedback{two_bits};
+  for (char const* const name : {"allgather", "sra"}) {
+    gq::schedule::any const schedule{std::string_view(name)};
+    std::vector<gq::saved_state> five(5), four(4);
+    on_threads(5, [&](auto& workers) {
+      gq::allreduce_mean mean{workers, op, schedule};
+      auto x = drawn<float>(workers.rank(), 5, d, 0);
+      mean(x, 0);
+      five[static_cast<std::size_t>(workers.rank())] = mean.save();
+    });
+    std::vector<double> owed(d);
+    for (std::size_t r = 0; r < 5; r += 2)
+      for (std::size_t i = 0; i < d; ++i) owed[i] += residual_of(five[r], d)[i];
+    std::vector<std::vector<float>> means(4);
+    on_threads(4, [&](auto& workers) {
+      auto const r = static_cast<std::size_t>(workers.rank());
+      gq::allreduce_mean mean{workers, op, schedule};
+      if (r < 3) {
+        std::vector<gq::saved_state> const own{five[2 * r].moved(4, workers.rank())};
+        mean.load(own);
+        EXPECT_EQ(residual_of(mean.save(), d), residual_of(five[2 * r], d));
+      }
+      means[r].resize(d);
+      mean(means[r], 1);
+      four[r] = mean.save();
+    });
+    std::vector<double> left(d);
+    for (auto const& s : four)
+      for (std::size_t i = 0; i < d; ++i) left[i] += residual_of(s, d)[i];
+    for (std::size_t i = 0; i < d; ++i)
+      ASSERT_NEAR(4 * to_double(means[0][i]) + left[i], owed[i], 1e-5) << i << ", " << name;
+  }
+  gq::saved_state shared(3, 1);
+  shared.put("residual/0", {});
+  shared.put("power_sgd/start", {});
+  EXPECT_THROW(static_cast<void>(shared.moved(2, 0)), gq::configuration_error);
+  EXPECT_THROW(static_cast<void>(gq::saved_state(3, 1).moved(2, 2)), gq::configuration_error);
+}
+
 TEST(ErrorFeedbackRules, names_of_layers_are_not_mistaken) {
   gq::adapt::model_layout model;
   model.add("dense", {4}).add("dense/1", {4}).add("dense/2", {4});

@@ -337,6 +337,12 @@ GLOBALQ_C globalq_status globalq_call_save(globalq_call const* call, void* bytes
  *          their residuals. No states, or states of 0 bytes: calls without compressors forget their residuals */
 GLOBALQ_C globalq_status globalq_call_load(globalq_call* call, globalq_bytes const* states, size_t count);
 
+/** Restores the residuals of this worker as they were when it was among other workers: it stays, and some left or joined. Workers that
+ * join load nothing.
+ * @param state  that this worker saved, as any rank of any number of workers; of 0 bytes: nothing changes
+ * @returns GLOBALQ_FRAME as globalq_call_load(); GLOBALQ_CONFIGURATION if the state belongs to all workers, as that of "power-sgd" does */
+GLOBALQ_C globalq_status globalq_call_load_own(globalq_call* call, globalq_bytes const* state);
+
 GLOBALQ_C void globalq_call_destroy(globalq_call* call);
 
 /** @}

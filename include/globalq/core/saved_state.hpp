@@ -80,6 +80,22 @@ class saved_state {
     entries_ = std::move(all);
   }
 
+  /// @brief The state of this worker as another rank of other workers: of one that stays when some leave or join.
+  ///
+  /// It keeps its own residuals, unlike a checkpoint's of another number of workers, so it needs no state of those that left.
+  /// Those that join begin without residuals.
+  /// @throws configuration_error if an entry belongs to all workers, such as PowerSGD's matrices, which those that join lack
+  saved_state moved(int workers, int rank) const {
+    saved_state s(workers, rank);
+    for (auto const& [key, numbers] : entries_)
+      if (!key.starts_with("residual") && !key.starts_with("error/"))
+        throw configuration_error("globalq: saved_state: \"" + key +
+                                  "\" belongs to all workers, and those that join lack it; begin without "
+                                  "states, or use another compressor");
+    s.entries_ = entries_;
+    return s;
+  }
+
   std::vector<std::byte> bytes() const {
     std::vector<std::byte> out;
     auto const put_bytes = [&](void const* from, std::size_t n) {
