@@ -12,22 +12,24 @@ import sys
 
 import experiment
 
-NAME, WORKERS, STEPS, RATE, SEEDS = "local_steps", 4, 3000, 0.003, (1, 2, 3, 4, 5)
+NAME, WORKERS, STEPS, RATE = "local_steps", 4, 3000, 0.003
 VALUES, ROUNDS, COMPUTING = "1Mi", 5, 0.1  # of a mean on slow links; COMPUTING: of a local step, s
-BASE, FEEDBACK = "float32@ring", "cgx:2,feedback"
+BASE, FEEDBACK, LARGEST = "float32@ring", "cgx:2,feedback", "top-k:0.03,bits=2@allgather"
 OPERATORS = {  # "A+B" averages shards by A and gathers the means by B; difference of a prototype with H = 50
     BASE: "", "cgx:8@sra": "+0.001", "cgx:4@sra": "+0.008", "global-uniform:4@sra": "+0.043", "cgx:2@sra": "+0.228", "cgx:2@allgather": "+0.083",
     f"{FEEDBACK}@allgather": "+0.010", "cgx:4,feedback@allgather": "+0.001", f"{FEEDBACK}+cgx:2,rounding=nearest@sra": "+0.174",
-    f"{FEEDBACK}@sra": "+0.018", f"{FEEDBACK}+cgx:4@sra": "+0.011", f"{FEEDBACK},second=4@sra": "+0.006", f"{FEEDBACK}+cgx:8@sra": "+0.007"}
-FEW = [BASE, "cgx:4@sra", "cgx:2@sra", f"{FEEDBACK}@allgather"]
-EVERY = {50: list(OPERATORS), 250: FEW, 10: FEW}  # local steps of each mean
-QUICK = {"STEPS": 100, "SEEDS": (1, 2), "EVERY": {50: list(OPERATORS), 10: FEW}, "VALUES": "64Ki", "ROUNDS": 2}
+    f"{FEEDBACK}@sra": "+0.018", f"{FEEDBACK}+cgx:4@sra": "+0.011", f"{FEEDBACK},second=4@sra": "+0.006", LARGEST: ""}
+FEW = {BASE: "float32", "cgx:8@sra": "8 bits", "cgx:4,feedback@allgather": "4 bits", f"{FEEDBACK},second=4@sra": "2 bits", LARGEST: "3 % in 2 bits"}
+EVERY = {50: list(OPERATORS), 250: list(FEW), 10: list(FEW)}  # local steps of each mean
+SEEDS = {50: (1, 2, 3, 4, 5), 250: (1, 2, 3), 10: (1, 2, 3)}
+QUICK = {"STEPS": 100, "SEEDS": {50: (1, 2), 10: (1, 2)}, "EVERY": {50: list(OPERATORS), 10: list(FEW)}, "VALUES": "64Ki", "ROUNDS": 2}
 LINKS = ["20mbit", "200mbit"]
 MEANS = ["float32", "bfloat16", "cgx:4", f"{FEEDBACK}@allgather", f"{FEEDBACK},second=4", FEEDBACK]
 
 
 def trained(program, options) -> None:
-    cells = [(seed, local, *text.split("@")) for seed in SEEDS for local, operators in EVERY.items() for text in operators]
+    cells = [(seed, local, *text.split("@")) for seed in max(SEEDS.values(), key=len) for local, operators in EVERY.items() if seed in SEEDS[local]
+             for text in operators]
     for seed, local, operator, schedule in experiment.lacking(NAME, cells, "seed", "local", "method", "schedule"):
         experiment.measure(NAME, [
             program.parents[1] / "examples/language_model/local_steps", "--json", "--workers", WORKERS, "--local", local, "--rounds",
@@ -51,26 +53,60 @@ def key(line: dict) -> tuple:
     return line["local"], f"{line['method']}@{line['schedule']}", line["seed"]
 
 
+class trained_losses:
+    """The losses of trainings, paired by seed, for the seeds that all operators of a number of local steps have."""
+
+    def __init__(self, lines: list[dict]):
+        self.of = {key(line): line for line in lines}
+        self.seeds = {local: [seed for seed in SEEDS[local] if all((local, operator, seed) in self.of for operator in operators)]
+                      for local, operators in EVERY.items()}
+        if any(len(seeds) < 2 for seeds in self.seeds.values()):
+            raise experiment.Incomplete
+
+    def mean(self, operator: str, local: int) -> float:
+        return statistics.fmean(self.of[local, operator, seed]["loss"] for seed in self.seeds[local])
+
+    def apart(self, operator: str, local: int) -> tuple[float, float]:
+        """From float32: mean, half of the 95 % interval."""
+        return experiment.interval([self.of[local, operator, seed]["loss"] - self.of[local, BASE, seed]["loss"] for seed in self.seeds[local]])
+
+    def sent(self, operator: str) -> int:
+        """Bytes of a mean."""
+        return self.of[50, operator, self.seeds[50][0]]["bytes_a_round"]
+
+
 def losses(lines: list[dict]) -> str:
-    of = {key(line): line for line in lines}
-    seeds = [seed for seed in SEEDS if all((local, operator, seed) in of for local, operators in EVERY.items() for operator in operators)]
-    if len(seeds) < 2:
-        raise experiment.Incomplete
+    found = trained_losses(lines)
 
     def cell(operator: str, local: int) -> str:
         if operator not in EVERY[local]:
             return ""
-        mine, base = ([of[local, which, seed]["loss"] for seed in seeds] for which in (operator, BASE))
-        mean, half = experiment.interval([m - b for m, b in zip(mine, base)])
-        return f"{statistics.fmean(mine):.3f}" if operator == BASE else f"({mean:+.3f} ± {half:.3f})" if abs(mean) <= half else f"{mean:+.3f} ± {half:.3f}"
+        if operator == BASE:
+            return f"{found.mean(BASE, local):.3f}"
+        mean, half = found.apart(operator, local)
+        return f"({mean:+.3f} ± {half:.3f})" if abs(mean) <= half else f"{mean:+.3f} ± {half:.3f}"
 
-    shown = {operator: next(line for line in lines if key(line)[1] == operator) for operator in EVERY[50]}
-    rows = [[f"`{operator.removesuffix('@sra').removesuffix('@ring')}`", f"{line['bytes_a_round']:,}",
-             f"{shown[BASE]['bytes_a_round'] / line['bytes_a_round']:.1f}", *(cell(operator, local) for local in sorted(EVERY)), OPERATORS[operator]]
-            for operator, line in shown.items()]
-    return experiment.table(["operator", "bytes a round", "times fewer", *(f"H = {local}" for local in sorted(EVERY)), "prototype, H = 50"], rows) + (
-        f"\n{lines[0]['values']:,} values, {WORKERS} workers, {STEPS:,} local steps of each at the rate {RATE}, {len(seeds)} seeds. "
+    rows = [[f"`{operator.removesuffix('@sra').removesuffix('@ring')}`", f"{found.sent(operator):,}", f"{found.sent(BASE) / found.sent(operator):.1f}",
+             *(cell(operator, local) for local in sorted(EVERY)), OPERATORS[operator]] for operator in EVERY[50]]
+    seeds = ", ".join(f"{len(found.seeds[local])} seeds at H = {local}" for local in sorted(EVERY))
+    return experiment.table(["operator", "bytes a mean", "times fewer", *(f"H = {local}" for local in sorted(EVERY)), "prototype, H = 50"], rows) + (
+        f"\n{lines[0]['values']:,} values, {WORKERS} workers, {STEPS:,} local steps of each at the rate {RATE}; {seeds}. "
         f"{experiment.origin(lines)}.\n")
+
+
+def chart_of(lines: list[dict]) -> tuple[str, str]:
+    """Loss against the bytes that a worker sends for a local step, with a line for each number of local steps."""
+    found = trained_losses([line for line in lines if line["what"] == "local steps"])
+    data, plots = [], []
+    for k, local in enumerate(sorted(EVERY)):
+        points = sorted((found.sent(operator) / local, found.mean(operator, local), FEW[operator]) for operator in FEW)
+        data.append(f"$h{k} << EOD\n" + "".join(f'{x:.6g} {y:.6g} "{name}"\n' for x, y, name in points) + "EOD\n")
+        plots.append(f"$h{k} using 1:2 with linespoints linetype {k + 1} pointtype 7 pointsize .6 title 'H = {local}', "
+                     f"$h{k} using 1:2:3 with labels offset 0,.8 font ',9' notitle")
+    return "local-steps.svg", (
+        "set terminal svg size 720,400 font 'sans,11' background 'white'\nset logscale x\nset xlabel 'bytes a worker sends for each local step'\n"
+        "set ylabel 'loss on unseen text, nats a byte'\nset offsets graph .05, graph .05, graph .1, graph .05\nset key top right\nset grid\n"
+        + "".join(data) + "plot " + ", ".join(plots) + "\n")
 
 
 def times(lines: list[dict]) -> str:

@@ -5,7 +5,10 @@
 
 #include "training.hpp"
 
+#include <globalq/baseline/error_feedback.hpp>
+#include <globalq/baseline/top_k.hpp>
 #include <globalq/globalq.hpp>
+#include <globalq/named/compressors.hpp>
 #include <globalq/named/operators.hpp>
 
 #include <CLI/CLI.hpp>
@@ -58,16 +61,27 @@ struct result {
 
 /// The schedule of an operator's means.
 std::string schedule_of(settings const& s, std::string const& words) {
-  bool const two = words.find('+') != std::string::npos;
-  if (two) return "sra";
+  if (words.find('+') != std::string::npos) return "sra";
+  if (gq::named::read_compressor(words)) return "allgather";
   return s.schedule.empty() || words == "float32" ? gq::named::read_operator(words).schedule : s.schedule;
 }
 
-/// A mean: of an operator, or of two, "A+B": shards are averaged by A, and the means gathered by B.
+/// A mean: of an operator, or of two, "A+B": shards are averaged by A, and the means gathered by B; or of "top-k".
 template <class Workers>
 class averages {
  public:
-  averages(Workers& workers, settings const& s, std::string const& words, std::uint64_t seed) {
+  averages(Workers& workers, settings const& s, std::string const& words, std::uint64_t seed,
+           std::size_t values)
+      : workers_(workers) {
+    if (auto const by = gq::named::read_compressor(words)) {
+      if (by->how != gq::named::named_compressor::method::top_k)
+        throw gq::configuration_error("local_steps: the operator is " + words +
+                                      "; of compressors it has top-k");
+      gq::adapt::model_layout all;
+      all.add("all", {values});
+      largest_.emplace(gq::baseline::top_k{all, {.density = by->density, .bits = by->bits}, {.seed = seed}});
+      return;
+    }
     std::size_t const plus = words.find('+');
     auto const op = gq::named::operator_of(gq::named::read_operator(words.substr(0, plus)));
     if (plus == std::string::npos) {
@@ -79,12 +93,15 @@ class averages {
                     gq::options{.seed = seed + 1'000'000});
   }
   void operator()(std::vector<float>& x, std::uint64_t step) {
+    if (largest_) return static_cast<void>(largest_->reduce(workers_, x, x, step));
     if (whole_) return (*whole_)(x, step);
     (*scatter_)(x, step);
     (*gather_)(x, step);
   }
 
  private:
+  Workers& workers_;
+  std::optional<gq::baseline::error_feedback<gq::baseline::top_k>> largest_;
   std::optional<gq::allreduce_mean<>> whole_;
   std::optional<gq::reduce_scatter_mean<>> scatter_;
   std::optional<gq::all_gather<>> gather_;
@@ -95,9 +112,10 @@ result train(settings const& s, lm::text const& text, std::string const& words, 
   gq::transport::threads cluster{s.workers};
   cluster.run([&](auto& workers) {
     lm::transformer model = lm::model_of(s.model, seed);
-    averages mean(workers, s, words, seed);
     torch::optim::Adam inner(model->parameters(), torch::optim::AdamOptions(s.rate).betas({0.9, 0.99}));
-    std::vector<float> weights = read(*model), way(weights.size()), velocity(weights.size());
+    std::vector<float> weights = read(*model);
+    averages mean(workers, s, words, seed, weights.size());
+    std::vector<float> way(weights.size()), velocity(weights.size());
     auto const rank = static_cast<std::uint64_t>(workers.rank()), n = static_cast<std::uint64_t>(s.workers);
     std::uint64_t const before = workers.bytes_sent();
     for (int round = 0; round < s.rounds; ++round) {
