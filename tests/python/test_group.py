@@ -221,7 +221,8 @@ dist.reduce_scatter(out, list(drawn(5000 * size).view(size, -1)))
 print(hashlib.sha256(x.numpy().tobytes() + (out.numpy().tobytes() if rank == 0 else b"")).hexdigest() if rank == 0 else "")
 """
     apart = run_processes(script, 2, GLOBALQ_SHARED_MEMORY="off")
-    assert run_processes(script, 2)[0] == apart[0]
+    together = run_processes(script, 2)
+    assert together[0].splitlines()[-1] == apart[0].splitlines()[-1]  # gloo of torch 2.8 prints, too
 
 
 def test_options_are_refused_on_all_processes(run_processes):
