@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains replicas by torchft's DiLoCo over globalq's group while members are killed, stopped and started again.
+"""Trains replicas by DiLoCo, torchft's or globalq's, over globalq's group while members are killed, stopped and started again.
 
     python3 bench/torch/storm.py --replicas 4 --events 200
+    python3 bench/torch/storm.py --replicas 4 --events 200 --trainer globalq --operator cgx:2,feedback,second=4
 
 Each replica is a process. An event hits a random one: SIGKILL, after which it starts again and heals from another; or SIGSTOP for some
 seconds. Two others always run meanwhile and have healed, or the training would begin anew. It checks that all replicas have the same bits
@@ -31,6 +32,7 @@ def worker(asked):
     from torch import nn
     from torchft.local_sgd import DiLoCo
 
+    import globalq.torch
     import globalq.torchft
 
     logging.disable(logging.WARNING)
@@ -40,36 +42,40 @@ def worker(asked):
     teacher = nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 8))
     model = nn.Sequential(nn.Linear(64, 256), nn.Tanh(), nn.Linear(256, 8))
     inner = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    outer = torch.optim.SGD(model.parameters(), lr=0.7, momentum=0.9, nesterov=True)
     held_out = torch.randn(1024, 64, generator=torch.Generator().manual_seed(7))
     seconds = timedelta(seconds=asked.timeout)
-    group = globalq.torchft.ProcessGroup(asked.operator, timeout=seconds, least=timedelta(seconds=1))
+    own = asked.trainer == "globalq"
+    group = globalq.torchft.ProcessGroup("cgx:4" if own else asked.operator, timeout=seconds, least=timedelta(seconds=1))
     manager = torchft.Manager(
         pg=group, min_replica_size=2, use_async_quorum=False, replica_id=f"replica_{asked.replica}", rank=0, world_size=1,
         store_addr="localhost", store_port=store.port, lighthouse_addr=asked.lighthouse, timeout=seconds,
         quorum_timeout=timedelta(seconds=60), connect_timeout=timedelta(seconds=20),
-        state_dict=lambda: {"model": model.state_dict(), "inner": inner.state_dict()},
-        load_state_dict=lambda s: (model.load_state_dict(s["model"]), inner.load_state_dict(s["inner"])))
+        state_dict=lambda: {"model": {} if own else model.state_dict(), "inner": inner.state_dict()},
+        load_state_dict=lambda s: (own or model.load_state_dict(s["model"]), inner.load_state_dict(s["inner"])))
     draw = torch.Generator().manual_seed(1000 * asked.replica + int(time.time()))
     before = -1
-    with DiLoCo(manager, [model], inner, outer, sync_every=asked.local) as outer_steps:
-        while manager.current_step() < asked.steps:
+    if own:
+        trainer = local = globalq.torch.DiLoCo(model, every=asked.local, operator=asked.operator, manager=manager, check_every=5)
+    else:
+        outer = torch.optim.SGD(model.parameters(), lr=0.7, momentum=0.9, nesterov=True)
+        trainer = DiLoCo(manager, [model], inner, outer, sync_every=asked.local)
+    with trainer:
+        while True:  # until main() ends it, so that others can heal from it
             x = torch.randn(32, 64, generator=draw)
             inner.zero_grad()
             nn.functional.mse_loss(model(x), teacher(x).detach()).backward()
             inner.step()
+            moved = local.step() if own else trainer._local_step == 0
             step = manager.current_step()
-            if step != before and outer_steps._local_step == 0:
+            if step != before and moved:
                 before = step
                 bits = b"".join(p.detach().numpy().tobytes() for p in model.parameters())
                 with torch.no_grad():
                     loss = nn.functional.mse_loss(model(held_out), teacher(held_out)).item()
                 print(json.dumps({"replica": asked.replica, "step": step, "hash": hashlib.sha256(bits).hexdigest()[:16], "loss": loss,
                                   "members": manager.num_participants()}), flush=True)
-    sys.stdout.flush()
-    if asked.report:
-        print(group.report() if group._pg is not None else "", file=sys.stderr, flush=True)
-    os._exit(0)
+                if step == asked.steps and asked.report:
+                    print(group.report(), file=sys.stderr, flush=True)
 
 
 class Replica:
@@ -80,6 +86,14 @@ class Replica:
         self._thread = threading.Thread(target=self._read, args=(lines,), daemon=True)
         self._thread.start()
 
+    def kill(self):
+        """Ends it; its last line, if any, is one that others may not have committed."""
+        self.process.kill()
+        self.process.wait()
+        self._thread.join()
+        for line in self.lines[-1:]:
+            line["last"] = True
+
     def _read(self, lines):
         for line in self.process.stdout:
             if line.startswith("{"):
@@ -88,7 +102,7 @@ class Replica:
 
 
 def training(asked, events):
-    """Returns the lines of all replicas, the number of events, and how many replicas did not end by themselves."""
+    """Returns the lines of all replicas, the number of events, and sentences about replicas that failed, or did not come to the last step."""
     from torchft.coordination import LighthouseServer
 
     lighthouse = LighthouseServer(bind="127.0.0.1:0", min_replicas=2, join_timeout_ms=500, heartbeat_timeout_ms=2000)
@@ -96,41 +110,43 @@ def training(asked, events):
     lines, draw = [], random.Random(asked.seed)
 
     def start(replica):
-        return Replica([sys.executable, __file__, "--lighthouse", address, "--replica", str(replica), "--steps", str(asked.steps), "--local",
-                        str(asked.local), "--operator", asked.operator, "--timeout", str(asked.timeout), *(["--report"] * asked.report)], lines)
+        kept = "steps", "local", "operator", "trainer", "timeout"
+        return Replica([sys.executable, os.path.abspath(__file__), "--lighthouse", address, "--replica", str(replica), *(["--report"] * asked.report),
+                        *(text for name in kept for text in (f"--{name}", str(getattr(asked, name))))], lines)
 
-    replicas, done, stopped = [start(k) for k in range(asked.replicas)], 0, {}
+    def step_of(replica):
+        return replica.lines[-1]["step"] if replica.lines else -1
+
+    wrong = []
+    replicas, done, stopped, goal = [start(k) for k in range(asked.replicas)], 0, {}, asked.steps
     deadline = time.monotonic() + asked.limit
-    while time.monotonic() < deadline and any(r.process.poll() is None for r in replicas):
+    while time.monotonic() < deadline and (done < events or stopped or min(map(step_of, replicas)) < goal):
         time.sleep(draw.expovariate(1 / asked.every))
         now = time.monotonic()
         for k, until in list(stopped.items()):
             if now >= until:
                 replicas[k].process.send_signal(signal.SIGCONT)
                 del stopped[k]
-        finished = any(r.process.poll() == 0 for r in replicas)
-        if done < events and not finished and lines:
-            k = draw.randrange(asked.replicas)
-            healthy = [r for j, r in enumerate(replicas) if j != k and j not in stopped and r.process.poll() is None and r.lines]
-            if k in stopped or replicas[k].process.poll() is not None or len(healthy) < 2:
-                continue
-            if draw.random() < 0.5:
-                stopped[k] = now + draw.uniform(0.5, 2 * asked.timeout)
-                replicas[k].process.send_signal(signal.SIGSTOP)
-            else:
-                replicas[k].process.kill()
-                replicas[k].process.wait()
-                for line in replicas[k].lines[-1:]:
-                    line["last"] = True
-            done += 1
         for k, r in enumerate(replicas):
-            if r.process.poll() not in (None, 0) and not finished:
+            if r.process.poll() is not None:
+                if r.process.returncode != -signal.SIGKILL:
+                    wrong.append(f"replica {k} ended by itself with {r.process.returncode}")
                 replicas[k] = start(k)
-    hung = sum(r.process.poll() is None for r in replicas)
+        k, latest = draw.randrange(asked.replicas), max(map(step_of, replicas))
+        healthy = [r for j, r in enumerate(replicas) if j != k and j not in stopped and r.lines and step_of(r) >= latest - 2]
+        if done == events or k in stopped or len(healthy) < 2 or not replicas[k].lines:
+            continue
+        if draw.random() < 0.5:
+            stopped[k] = now + draw.uniform(0.5, 2 * asked.timeout)
+            replicas[k].process.send_signal(signal.SIGSTOP)
+        else:
+            replicas[k].kill()
+        done, goal = done + 1, max(goal, latest + 5)
+    wrong += [f"replica {k} came to step {step_of(r)} of {goal}" for k, r in enumerate(replicas) if step_of(r) < goal]
     for r in replicas:
         r.process.kill()
     lighthouse.shutdown()
-    return lines, done, hung
+    return lines, done, wrong
 
 
 def checked(lines, what):
@@ -151,9 +167,10 @@ def main():
     parser.add_argument("--replicas", type=int, default=4)
     parser.add_argument("--events", type=int, default=200)
     parser.add_argument("--every", type=float, default=1.0, help="mean seconds between two events")
-    parser.add_argument("--steps", type=int, default=200, help="outer steps")
+    parser.add_argument("--steps", type=int, default=200, help="outer steps at least; the last ones without events")
     parser.add_argument("--local", type=int, default=20, help="inner steps of each")
     parser.add_argument("--operator", default="cgx:4")
+    parser.add_argument("--trainer", choices=["torchft", "globalq"], default="torchft", help="whose DiLoCo")
     parser.add_argument("--timeout", type=float, default=5.0, help="longest deadline of a call, s")
     parser.add_argument("--limit", type=float, default=1800.0, help="seconds of a whole run")
     parser.add_argument("--seed", type=int, default=1)
@@ -166,13 +183,13 @@ def main():
         return worker(asked)
     wrong = []
     for what, events in (("calm", 0), ("storm", asked.events)) if asked.events else (("calm", 0),):
-        lines, done, hung = training(asked, events)
+        lines, done, failed = training(asked, events)
         if not lines:
             print(f"{what}: no step was committed", file=sys.stderr)
             return 1
         steps, pause, loss, found = checked(lines, what)
-        wrong += found + ([f"{what}: {hung} replicas did not end"] if hung else [])
-        wrong += [f"{what}: ended after step {steps}"] if steps < asked.steps - 1 else []
+        wrong += found + [f"{what}: {sentence}" for sentence in failed]
+        wrong += [f"{what}: {events - done} events did not happen"] if done < events else []
         print(f"{what}: {done} events, {steps} steps, longest pause {pause:.1f} s, loss {loss:.5f}", flush=True)
     for sentence in wrong:
         print(sentence, file=sys.stderr)

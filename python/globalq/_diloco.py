@@ -28,7 +28,7 @@ class Nesterov:
             w.sub_(torch.mul(v, self.momentum).add_(g).mul_(self.rate))
 
     def state_dict(self):
-        return {"velocities": self.velocities}
+        return {"velocities": None if self.velocities is None else [v.clone() for v in self.velocities]}
 
     def load_state_dict(self, state):
         found = state["velocities"]
@@ -61,7 +61,7 @@ class Fragment:
         self.names, self.parameters, self.mean, self.offset = names, parameters, mean, offset
         self.weights = [p.detach().to(torch.float32, copy=True) for p in parameters]
         self.outer = None
-        self.round, self.tokens, self.ways, self.begun, self.started, self.due = 0, 0, [], None, None, None
+        self.round, self.tokens, self.sent, self.ways, self.begun, self.started, self.due = 0, 0, 0, [], None, None, None
 
     def begin(self, factor, due, carries):
         """Starts to average how far this process came, times a factor."""
@@ -71,13 +71,11 @@ class Fragment:
             for way in self.ways:
                 way.mul_(factor)
         self.begun = [p.clone() for p in local] if carries else None
-        self.started, self.due = self.mean.start(self.ways, self.round), due
+        self.started, self.due, self.sent = self.mean.start(self.ways, self.round), due, self.tokens
         self.round += 1
 
     def end(self, mix):
-        """Moves the common weights by the mean, and the parameters to them."""
-        started, self.started = self.started, None
-        started.wait()
+        """Moves the common weights by the mean that has arrived, and the parameters to them."""
         self.outer.step(self.weights, self.ways)
         for k, (p, w) in enumerate(zip(self.parameters, self.weights)):
             if self.begun is None:
@@ -86,7 +84,96 @@ class Fragment:
                 p.copy_(w + (p.float() - self.begun[k]))
             else:
                 p.copy_(w * (1 - mix) + p.float() * mix)
+        self.tokens -= self.sent
+        self.forget()
+
+    def forget(self):
         self.ways, self.begun = [], None
+
+    def digest(self):
+        """Returns the SHA-256 of the common weights, as numbers."""
+        found = hashlib.sha256()
+        for w in self.weights:
+            found.update(bytes_of(w))
+        return torch.tensor(list(found.digest()), dtype=torch.float32)
+
+
+class Processes:
+    """Processes that stay the same, and the calls over them. torchft.Replicas has the same functions."""
+
+    weighs = False  # whether processes weigh what they trained, if step() has no tokens
+
+    def __init__(self, workers, group, deadline, seed):
+        self._owns = workers is None
+        self.workers = join(group, deadline) if workers is None else workers
+        self._seed, self._calls = seed, 0
+        self._sum, self._root = Mean(self.workers, "float32", seed=seed), Broadcast(self.workers, "float32", seed=seed)
+
+    def mean(self, k, **settings):
+        """Returns what averages fragment k."""
+        return Mean(self.workers, seed=self._seed + k, **settings)
+
+    def meet(self, local):
+        """All begin as rank 0 does."""
+        for f in local.fragments:
+            for p, w in zip(f.parameters, f.weights):
+                w.copy_(self.first(w.cpu().view(-1)).view(w.shape))
+                p.copy_(w)
+
+    def due(self, local):
+        """Returns the fragments whose means begin after this local step."""
+        return [f for f in local.fragments if local.steps % local.every == f.offset]
+
+    def average(self, x):
+        """Returns the mean of a tensor over the processes; over a manager None if it fails."""
+        return self._in_order(self._sum, x)
+
+    def first(self, x):
+        """Returns the tensor of rank 0."""
+        return self._in_order(self._root, x)
+
+    def _in_order(self, call, x):
+        """Makes a call after those that have begun."""
+        x, number_of_call = x.clone(), self._calls
+        self._calls += 1
+        self.workers.begin(lambda: call(x, number_of_call)).wait()
+        return x
+
+    def weight(self, tokens):
+        """Returns what this process weighs in the next mean."""
+        return tokens
+
+    def commits(self, fragment, started):
+        """Waits for the mean of a fragment; returns whether it counts."""
+        started.wait()
+        return True
+
+    def settle(self, fragment):
+        """Waits for the mean of a fragment, whose state is saved."""
+        fragment.started.wait()
+
+    def refuse(self, why):
+        self.workers.refuse(why)
+
+    def state(self):
+        return {"calls": self._calls}
+
+    def load(self, state):
+        self._calls = state["calls"]
+
+    @property
+    def rank(self):
+        return self.workers.rank
+
+    @property
+    def bytes_sent(self):
+        return self.workers.bytes_sent
+
+    def close(self):
+        self._sum.close()
+        self._root.close()
+        if self._owns:
+            self.workers.close()
 
 
 class DiLoCo:
@@ -112,10 +199,21 @@ class DiLoCo:
     mix        with delay: None: the parameters become the common weights and what they moved meanwhile; a number a: a of their own
                value and 1 - a of the common weights, as in Streaming DiLoCo
     min_size   parameters with fewer values travel as float32
-    group, workers  processes: a group of torch (None: all), or workers; workers stay the caller's
+    group, workers, manager  processes: a group of torch (None: all); or workers, which stay the caller's; or a torchft.Manager, see below
     seed       selects the random bits, together with the number of the mean
-    check_every  means after which the bits of all processes are compared; 0: never. Costs a message of 128 bytes
-    deadline   longest time in seconds of a message
+    check_every  means after which the bits of all processes are compared, before the next one; 0: never. Costs a message of 128 bytes
+    deadline   longest time in seconds of a message; a manager's group has its own
+
+    Over torchft's Manager, whose group is a globalq.torchft.ProcessGroup and whose quorum is not asynchronous, replicas may come and go:
+
+        local = globalq.torch.DiLoCo(model, every=50, manager=manager)
+
+    A mean counts if the manager commits its step. Otherwise common weights, outer optimizer and residuals stay as they were, local steps
+    go on, and the next mean of the same fragment has them all. A replica that joins gets the common weights and the outer optimizer of
+    another one at its first mean; the residuals of those that stay are kept, its own begin with zeros. Each weighs the steps (or tokens)
+    that it has trained since the common weights, so one that has just joined, or a spare, weighs nothing. Failed calls are logged by the
+    logger "globalq". A replica that has discarded a mean and then gets the weights of another one forgets its residuals, which the others
+    may have counted. state_dict() is for checkpoints on a disk.
 
     Source: Douillard et al. 2023 (DiLoCo), Algorithm 1; Douillard et al. 2025 (Streaming DiLoCo), Algorithm 2.
     """
@@ -123,40 +221,36 @@ class DiLoCo:
     _rate, _momentum = 0.7, 0.9
 
     def __init__(self, model, *, every=50, operator="cgx:2,feedback,second=4", outer=None, fragments=1, delay=0, mix=None, min_size=256,
-                 schedule=None, group=None, workers=None, seed=0, check_every=10, deadline=600.0):
-        self._every, self._delay = number("every", every, 1), number("delay", delay)
+                 schedule=None, group=None, workers=None, manager=None, seed=0, check_every=10, deadline=600.0):
+        self.every, self._delay = number("every", every, 1), number("delay", delay)
         count, self._check_every = number("fragments", fragments, 1), number("check_every", check_every)
-        if self._every < count:
-            raise ConfigurationError(f"globalq: {count} fragments in {self._every} local steps; give at most one for each step")
-        if self._delay >= self._every:
-            raise ConfigurationError(f"globalq: delay is {self._delay} steps, and a fragment is averaged after every {self._every}; give a shorter delay")
+        if self.every < count:
+            raise ConfigurationError(f"globalq: {count} fragments in {self.every} local steps; give at most one for each step")
+        if self._delay >= self.every:
+            raise ConfigurationError(f"globalq: delay is {self._delay} steps, and a fragment is averaged after every {self.every}; give a shorter delay")
         if mix is not None and not 0 <= mix <= 1:
             raise ConfigurationError(f"globalq: mix is {mix}; give a number from 0 to 1, or None")
-        self._mix, self._step, self._means = mix, 0, 0
+        self._mix, self.steps, self._means = mix, 0, 0
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
         if len(named) < count:
             raise ConfigurationError(f"globalq: {count} fragments of {len(named)} parameters; give at most one for each")
-        self._owns = workers is None
-        self._workers = join(group, deadline) if workers is None else workers
-        self._tokens = Mean(self._workers, "float32", seed=seed)
-        self._root = Broadcast(self._workers, "float32", seed=seed)
-        self._calls = 0
-        with torch.no_grad():
-            for _, p in named:  # all begin as rank 0 does
-                first = p.detach().float().contiguous().cpu()
-                self._root(first.view(-1), self._next())
-                p.copy_(first)
-        self._fragments = []
+        if manager is None:
+            self._processes = Processes(workers, group, deadline, seed)
+        else:
+            from .torchft import Replicas
+
+            if workers is not None or group is not None:
+                raise ConfigurationError("globalq: manager and a group or workers are given; give one of them")
+            self._processes = Replicas(manager, self.every, count, self._delay, seed)
+        self.fragments = []
         for k, part in enumerate(cut(named, count)):
             layers = [(name, tuple(p.shape), torch.float32, "float32" if p.numel() < min_size else operator) for name, p in part]
-            mean = Mean(self._workers, operator, schedule=schedule, seed=seed + k, layers=layers)
-            f = Fragment([name for name, _ in part], [p for _, p in part], mean, (k + 1) * self._every // count % self._every)
+            mean = self._processes.mean(k, operator=operator, schedule=schedule, layers=layers)
+            f = Fragment([name for name, _ in part], [p for _, p in part], mean, (k + 1) * self.every // count % self.every)
             f.outer = Nesterov(self._rate, self._momentum) if outer is None else Optimizer(outer, f.weights)
-            self._fragments.append(f)
-
-    def _next(self):
-        self._calls += 1
-        return self._calls - 1
+            self.fragments.append(f)
+        with torch.no_grad():
+            self._processes.meet(self)
 
     @torch.no_grad()
     def step(self, tokens=None):
@@ -165,94 +259,115 @@ class DiLoCo:
         tokens: what the way of this process weighs from its last mean on, such as the number of its tokens; None: all weigh the same.
         Give it at each step, or never: the numbers are added up.
         """
-        self._step += 1
+        self.steps += 1
         before = self._means
-        for f in self._fragments:
-            f.tokens += tokens or 0
-            if f.started is not None and self._step >= f.due:
+        weighs = tokens is not None or self._processes.weighs
+        for f in self.fragments:
+            f.tokens += 1 if tokens is None else tokens
+            if f.started is not None and self.steps >= f.due:
                 self._end(f)
-            if self._step % self._every == f.offset:
-                factor = 1.0 if tokens is None else self._factor(f.tokens)
-                f.tokens = 0
-                f.begin(factor, self._step + self._delay, self._delay > 0)
-                if self._delay == 0:
-                    self._end(f)
+        for f in self._processes.due(self):
+            if self._check_every and self._means and self._means % self._check_every == 0:
+                self._check(f)
+            f.begin(self._factor(self._processes.weight(f.tokens)) if weighs else 1.0, self.steps + self._delay, self._delay > 0)
+            if self._delay == 0:
+                self._end(f)
         return self._means > before
 
     def _factor(self, tokens):
         """Returns this process's tokens / their mean."""
         own = torch.tensor([float(tokens)], dtype=torch.float64)
-        mean = own.clone()
-        self._tokens(mean, self._next())
+        mean = self._processes.average(own)
+        if mean is None:  # the step will be discarded
+            return 1.0
         if not mean.item() > 0:
             raise ConfigurationError("globalq: no process has tokens since the last mean; give positive numbers to step()")
         return own.item() / mean.item()
 
     def _end(self, fragment):
-        fragment.end(self._mix)
-        self._means += 1
-        if self._check_every and self._means % self._check_every == 0:
-            self._check(fragment)
+        started, fragment.started = fragment.started, None
+        if self._processes.commits(fragment, started):
+            fragment.end(self._mix)
+            self._means += 1
+        else:
+            fragment.forget()
 
     def _check(self, fragment):
         """Compares the bits of the common weights with those of rank 0."""
-        digest = hashlib.sha256()
-        for w in fragment.weights:
-            digest.update(bytes_of(w))
-        own = torch.tensor(list(digest.digest()), dtype=torch.float32)
-        theirs = own.clone()
-        self._root(theirs, self._next())
-        if not theirs.equal(own):
-            why = f"the common weights of {fragment.names[0]}, .. of rank {self._workers.rank} differ from those of rank 0"
-            self._workers.refuse(why)
+        own = fragment.digest()
+        if not self._processes.first(own).equal(own):
+            why = f"the common weights of {fragment.names[0]}, .. of rank {self._processes.rank} differ from those of rank 0"
+            self._processes.refuse(why)
             raise DisagreementError(f"globalq: {why}; use the outer optimizer that DiLoCo has, or equal processors and versions of torch")
 
     @property
     def bytes_sent(self):
         """Bytes that this process has sent, of all calls over its workers."""
-        return self._workers.bytes_sent
+        return self._processes.bytes_sent
 
     @property
     def means(self):
-        """Number of means that have ended."""
+        """Number of means that have ended, and counted."""
         return self._means
+
+    def common(self):
+        """Returns what all processes have: the number of means, the common weights and the outer optimizer."""
+        return {"means": self._means, "fragments": [{"weights": [w.clone() for w in f.weights], "outer": f.outer.state_dict()} for f in self.fragments]}
+
+    @torch.no_grad()
+    def heal(self, common):
+        """Takes what common() returned on another process. The parameters become the common weights, and local steps count from now on."""
+        self._means = common["means"]
+        for f, saved in zip(self.fragments, common["fragments"]):
+            for p, w, value in zip(f.parameters, f.weights, saved["weights"]):
+                w.copy_(value)
+                p.copy_(w)
+            f.outer.load_state_dict(saved["outer"])
+            f.tokens = 0
 
     def state_dict(self):
         """Returns what each process saves with the model and its optimizer: the steps, the common weights, the outer optimizer and the
         residuals of this process. Waits for means that travel."""
         with torch.no_grad():
-            for f in self._fragments:
+            for f in self.fragments:
                 if f.started is not None:
-                    f.started.wait()
-        return {"step": self._step, "means": self._means, "calls": self._calls, "fragments": [
-            {"weights": [w.clone() for w in f.weights], "outer": f.outer.state_dict(), "round": f.round, "due": f.due,
-             "travels": f.started is not None, "ways": [w.clone() for w in f.ways], "begun": f.begun, "tokens": f.tokens,
-             "residuals": [torch.frombuffer(bytearray(state), dtype=torch.uint8) for state in [f.mean.save()] if state]} for f in self._fragments]}
+                    self._processes.settle(f)
+        found = self.common()
+        for f, saved in zip(self.fragments, found["fragments"]):
+            saved.update(round=f.round, due=f.due, travels=f.started is not None, ways=[w.clone() for w in f.ways], begun=f.begun, tokens=f.tokens,
+                         sent=f.sent, residuals=[torch.frombuffer(bytearray(state), dtype=torch.uint8) for state in [f.mean.save()] if state])
+        return {"step": self.steps, "every": self.every, "processes": self._processes.state(), **found}
 
     def load_state_dict(self, state):
         """Continues after a state_dict() of this process. All processes load theirs before the same step."""
-        if len(state["fragments"]) != len(self._fragments):
-            raise ConfigurationError(f"globalq: the state has {len(state['fragments'])} fragments, and this has {len(self._fragments)}; make it with as many")
-        self._step, self._means, self._calls = state["step"], state["means"], state["calls"]
-        for f, saved in zip(self._fragments, state["fragments"]):
+        if len(state["fragments"]) != len(self.fragments):
+            raise ConfigurationError(f"globalq: the state has {len(state['fragments'])} fragments, and this has {len(self.fragments)}; make it with as many")
+        if state["processes"].keys() != self._processes.state().keys():
+            raise ConfigurationError("globalq: the state is of a DiLoCo over a manager, and this has none, or the other way round; make it as it was saved")
+        if state["every"] != self.every:
+            raise ConfigurationError(f"globalq: the state is of means after every {state['every']} local steps, and this has {self.every}; give every as before")
+        self.steps, self._means = state["step"], state["means"]
+        self._processes.load(state["processes"])
+        for f, saved in zip(self.fragments, state["fragments"]):
             for w, value in zip(f.weights, saved["weights"]):
                 w.copy_(value)
             f.outer.load_state_dict(saved["outer"])
-            f.round, f.due, f.tokens = saved["round"], saved["due"], saved["tokens"]
+            f.round, f.due, f.tokens, f.sent = saved["round"], saved["due"], saved["tokens"], saved["sent"]
             f.ways, f.begun = [w.clone() for w in saved["ways"]], saved["begun"]
             f.started = Arrived() if saved["travels"] else None
             f.mean.load([bytes_of(tensor) for tensor in saved["residuals"]])
 
     def close(self):
         """Waits for means that travel and frees the calls."""
-        for f in self._fragments:
-            if f.started is not None:
-                f.started.wait()
-            f.mean.close()
-        self._tokens.close()
-        self._root.close()
-        if self._owns:
-            self._workers.close()
+        try:
+            for f in self.fragments:
+                started, f.started = f.started, None
+                if started is not None:
+                    started.wait()
+        finally:
+            for f in self.fragments:
+                f.mean.close()
+            self._processes.close()
 
     def __enter__(self):
         return self

@@ -213,19 +213,27 @@ class Wire:
     """The connections of a group, and its calls; only for the thread of the lane."""
 
     def __init__(self, connect, settings, schedule):
-        self._connect, self._settings, self._schedule, self._workers, self._calls = connect, settings, schedule, None, {}
+        self._connect, self._settings, self._schedule, self._workers, self._calls, self._made = connect, settings, schedule, None, {}, []
+
+    def workers(self):
+        if self._workers is None:
+            self._workers = self._connect()
+        return self._workers
 
     def call(self, kind, text):
         """Returns the call object of a kind with an operator."""
-        if self._workers is None:
-            self._workers = self._connect()
         count, objects = self._calls.get((kind, text), (0, {}))
         self._calls[kind, text] = count + 1, objects
         measures = count % MEASURED_EVERY == 0
         if measures not in objects:
             more = {"schedule": self._schedule} if kind is Mean else {}
-            objects[measures] = kind(self._workers, text, measure_errors=measures, **self._settings, **more)
+            objects[measures] = kind(self.workers(), text, measure_errors=measures, **self._settings, **more)
         return objects[measures]
+
+    def make(self, kind, seed, **settings):
+        """Returns a new call object, which is closed with the connections."""
+        self._made.append(kind(self.workers(), **settings, **{**self._settings, "seed": (self._settings["seed"] + seed) % 2**64}))
+        return self._made[-1]
 
     def sent(self):
         return 0 if self._workers is None else self._workers.bytes_sent
@@ -234,6 +242,8 @@ class Wire:
         for _, objects in self._calls.values():
             for each in objects.values():
                 each.close()
+        for each in self._made:
+            each.close()
         if self._workers is not None:
             self._workers.close()
 
@@ -362,10 +372,10 @@ class ProcessGroup(BASE):
             self._begin(f"{call} {why}", tensors[:1], [], agree).wait()
         return begin(inner, tensors)
 
-    def _begin(self, what, tensors, outputs, job):
+    def _begin(self, what, tensors, outputs, job, text=None):
         """Runs job(step, operator) in the lane; returns a Work. A step is used once for each of the tensors. job returns pairs of a tensor
-        and the values that it gets."""
-        text = self._chosen()
+        and the values that it gets. text: the operator, None: that of sums."""
+        text = self._chosen() if text is None else text
         with self._lock:  # steps and the order of calls belong together
             step, self._step = self._step, self._step + len(tensors)
             what = f"{what} {text}".rstrip() if tensors else what

@@ -6,6 +6,7 @@
 """
 
 import collections
+import logging
 import statistics
 import time
 import zlib
@@ -15,9 +16,13 @@ import torch
 from torchft.process_group import ProcessGroupWrapper
 
 from . import _group
+from ._calls import Broadcast, Mean
 from ._library import ConfigurationError
+from ._workers import run_threads
 
 __all__ = ["ProcessGroup"]
+
+log = logging.getLogger("globalq")
 
 FIXED = 8  # calls after a change of members whose deadline is the longest one
 
@@ -44,6 +49,7 @@ class Members(_group.ProcessGroup):
 
     def __init__(self, store, rank, size, timeout, options, limits):
         self.problem, self._limits, self._deadlines = None, limits, {}
+        self.means, self.sent = {}, 0  # of fragments (Replicas), and their bytes
         super().__init__(store, rank, size, timeout, options)
 
     def _deadline_of(self, tensors):
@@ -59,7 +65,7 @@ class Members(_group.ProcessGroup):
     def _failed(self, problem):
         self.problem = self.problem or problem
 
-    def _begin(self, what, tensors, outputs, job):
+    def _begin(self, what, tensors, outputs, job, text=None):
         if self.problem is not None:
             raise self.problem
 
@@ -71,7 +77,19 @@ class Members(_group.ProcessGroup):
             self._deadline_of(outputs).add(time.monotonic() - began)
             return stores
 
-        return super()._begin(what, tensors, outputs, timed)
+        return super()._begin(what, tensors, outputs, timed, text)
+
+    def start(self, what, operator, x, job):
+        """Starts job(wire, step, rooms) in the thread of the calls, which fills rooms like the tensors x and returns the call object; returns a
+        Work that writes them to x."""
+
+        def run(step, text):
+            began, sent, rooms = time.monotonic(), self._wire.sent(), self._rooms(x)
+            self._count(what, text, x, job(self._wire, step, rooms), sent, began)
+            self.sent = self._wire.sent()
+            return list(zip(x, rooms))
+
+        return self._begin(what, x, x, run, operator)
 
     def _pass(self, call, reason, tensors, begin):
         """As for all groups; sums of gloo are computed in memory of their own, too."""
@@ -115,6 +133,10 @@ class ProcessGroup(ProcessGroupWrapper):
         options = self._asked._replace(seed=(self._asked.seed + quorum) % 2**64)
         return Members(store, rank, world_size, self._timeout, options, self._limits)
 
+    def members(self):
+        """Returns the members since configure(), or None."""
+        return self._pg
+
     def errored(self):
         """Returns the exception of the first call that failed since configure(), or None."""
         return self._pg.problem if self._pg is not None else None
@@ -125,3 +147,190 @@ class ProcessGroup(ProcessGroupWrapper):
 
     def getBackendName(self):
         return "globalq"
+
+
+class Replicas:
+    """The members of a Manager, for DiLoCo: what its Processes are where members come and go. One mean travels at a time.
+
+    A call that fails is reported to the manager, which then discards the step.
+    """
+
+    weighs = True
+
+    def __init__(self, manager, every, fragments, delay, seed):
+        if not isinstance(getattr(manager, "_pg", None), ProcessGroup):
+            raise ConfigurationError("globalq: DiLoCo needs a manager whose group is globalq's: torchft.Manager(pg=globalq.torchft.ProcessGroup(..), ..)")
+        if manager._use_async_quorum:
+            raise ConfigurationError("globalq: the quorum of the manager is asynchronous; make it with use_async_quorum=False")
+        if every % fragments or delay >= every // fragments:
+            raise ConfigurationError(f"globalq: {fragments} fragments in {every} local steps with delay {delay}; over a manager one mean travels at "
+                                     "a time: give a multiple of fragments as every, and a delay below every / fragments")
+        self._manager, self._every, self._delay, self._seed, self._last = manager, every // fragments, delay, seed, 0
+        self.members, self._sent = None, 0
+
+    def mean(self, k, **settings):
+        def alone(workers):
+            with Mean(workers, **settings) as mean:
+                if any(mean.operator(layer).startswith("power-sgd") for layer in range(len(settings["layers"]))):
+                    raise ConfigurationError("globalq: PowerSGD's matrices belong to all replicas, and one that joins lacks them; use another operator")
+
+        run_threads(1, alone)  # refuses what every mean would refuse
+        return FragmentMean(self, self._seed + k, settings)
+
+    def meet(self, local):
+        def heal(common):
+            local.heal(common)
+            for f in local.fragments:
+                f.mean.healed()
+
+        try:
+            self._manager.register_state_dict_fn("globalq.DiLoCo", heal, local.common)
+        except AssertionError:
+            raise ConfigurationError("globalq: the manager has a DiLoCo already; make a manager for each, or one DiLoCo with fragments") from None
+
+    def due(self, local):
+        if local.steps - self._last < self._every - self._delay or any(f.started for f in local.fragments):
+            return []
+        self._manager.start_quorum()  # may heal this replica
+        members = self._manager._pg.members()
+        if members is not self.members:
+            self._sent, self.members = self.bytes_sent, members
+        return [local.fragments[self._manager.current_step() % len(local.fragments)]]
+
+    def start(self, what, operator, x, job):
+        """Starts a call, unless one before has failed."""
+        if self._manager.errored() is None:
+            try:
+                return Reported(self, what, self.members.start(what, operator, x, job))
+            except Exception as problem:
+                self.failed(what, problem)
+        return Reported(self, what, None)
+
+    def failed(self, what, problem):
+        """Has the step discarded. An error of the caller, which would come again, is raised."""
+        log.warning("%s failed, and its step is discarded: %s", what, problem)
+        self._manager.report_error(problem)
+        if isinstance(problem, ConfigurationError):
+            raise problem
+
+    def _small(self, what, kind, x):
+        """Returns what a call makes of a small tensor; None if it fails."""
+        x = x.clone()
+
+        def job(wire, step, rooms):
+            call = wire.call(kind, "float32")
+            call(x, step, rooms[0])
+            return call
+
+        return x if self.start(what, "float32", [x], job).wait() else None
+
+    def average(self, x):
+        return self._small("mean of weights", Mean, x)
+
+    def first(self, x):
+        theirs = self._small("comparison of bits", Broadcast, x)
+        return x if theirs is None else theirs
+
+    def weight(self, tokens):
+        return tokens if self._manager.is_participating() else 0
+
+    def commits(self, fragment, started):
+        started.wait()
+        counts = self._manager.should_commit()
+        fragment.mean.end(counts)
+        self._last += self._every
+        return counts
+
+    def settle(self, fragment):
+        raise ConfigurationError("globalq: state_dict() while a mean travels, which a manager commits or not; save after a step() that has moved the "
+                                 "common weights")
+
+    def refuse(self, why):
+        """This replica leaves; the others notice that it is missing."""
+
+    def state(self):
+        return {"last": self._last}
+
+    def load(self, state):
+        self._last = state["last"]
+
+    @property
+    def rank(self):
+        return self.members.rank()
+
+    @property
+    def bytes_sent(self):
+        return self._sent + (self.members.sent if self.members is not None else 0)
+
+    def close(self):
+        """The manager stays the caller's."""
+
+
+class Reported:
+    """A call whose exception goes to the manager; work None: it has."""
+
+    def __init__(self, replicas, what, work):
+        self._replicas, self._what, self._work = replicas, what, work
+
+    def wait(self):
+        """Returns whether the call has succeeded."""
+        work, self._work = self._work, None
+        if work is None:
+            return False
+        try:
+            return work.wait()
+        except Exception as problem:
+            self._replicas.failed(self._what, problem)
+            return False
+
+
+class FragmentMean:
+    """The mean of a fragment, whose residuals follow this replica from members to members, and count with the step."""
+
+    def __init__(self, replicas, seed, settings):
+        self._replicas, self._seed, self._settings, self._kept, self._discarded = replicas, seed, settings, b"", False
+
+    def start(self, ways, _):
+        members, kept = self._replicas.members, self._kept
+
+        def job(wire, step, rooms):
+            mean = members.means.get(self)
+            if mean is None:
+                mean = wire.make(Mean, self._seed, **self._settings)
+                mean.load_own(kept)
+                members.means[self] = mean
+            mean(ways, step, rooms)
+            return mean
+
+        return self._replicas.start("outer step", self._settings["operator"], ways, job)
+
+    def _mean(self):
+        members = self._replicas.members
+        return None if members is None else members.means.get(self)
+
+    def end(self, counts):
+        """Keeps the residuals of the last call, or those before it."""
+        self._discarded = not counts
+        if not counts:
+            self._forget()
+        elif (mean := self._mean()) is not None:
+            self._kept = mean.save()
+
+    def healed(self):
+        """The replica has the weights of another one, which may have counted what this one discarded."""
+        if self._discarded:
+            self._kept = b""
+
+    def _forget(self):
+        if self._mean() is not None:
+            self._replicas.members.means.pop(self, None)  # closed with its connections
+
+    def save(self):
+        return self._kept
+
+    def load(self, states):
+        self._kept = b"".join(states)
+        self._forget()
+
+    def close(self):
+        self._forget()

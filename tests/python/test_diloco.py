@@ -3,6 +3,7 @@
 
 import math
 import threading
+import time
 
 import pytest
 
@@ -133,7 +134,7 @@ def test_fragments_travel_one_after_the_other_while_steps_go_on(mix):
                     for p in model.parameters():
                         p.add_(0.01 * workers.rank)
                 moved.append(local.step())
-            weights.append([w for f in local._fragments for w in f.weights])
+            weights.append([w for f in local.fragments for w in f.weights])
             return moved
 
     assert globalq.run_threads(WORKERS, work) == [[False, False, True, False, True, False, True, False, True]] * 3
@@ -161,12 +162,44 @@ def test_other_bits_are_told():
         model = net()
         local = globalq.torch.DiLoCo(model, workers=workers, every=1, operator="float32", check_every=1)
         if workers.rank == 1:
-            local._fragments[0].weights[0].add_(1.0)
+            local.fragments[0].weights[0].add_(1.0)
         local.step()
         local.step()
 
     with pytest.raises(globalq.Error, match="rank 1 differ from those of rank 0"):
         globalq.run_threads(2, work)
+
+
+def test_fragments_that_overlap_keep_one_order_of_calls():
+    def work(workers):
+        model = net()
+        with globalq.torch.DiLoCo(model, workers=workers, every=8, fragments=4, delay=6, operator="cgx:4", min_size=1, check_every=1) as local:
+            for step in range(40):
+                time.sleep(0.004 * ((step + workers.rank) % 3))
+                with torch.no_grad():
+                    for p in model.parameters():
+                        p.add_(0.1 * (workers.rank + 1))
+                local.step(tokens=1 + workers.rank)
+            return local.means
+
+    assert set(globalq.run_threads(WORKERS, work)) == {17}
+
+
+def test_close_frees_after_a_mean_that_failed():
+    def work(workers):
+        local = globalq.torch.DiLoCo(net(), workers=workers, every=2, delay=1, operator="cgx:4")
+        local.step()
+        if workers.rank == 0:
+            local.fragments[0].parameters[0].data.fill_(1)
+            workers.refuse("no more")
+        local.step()
+        with pytest.raises(globalq.Error):
+            local.step()
+        local.close()
+        with pytest.raises(globalq.ConfigurationError, match="closed"):
+            local.fragments[0].mean.save()
+
+    globalq.run_threads(2, work)
 
 
 def test_arguments_are_refused():
