@@ -4,6 +4,7 @@
 /// @brief kernel: the randomized Hadamard transform of a block: signs, then sums and differences.
 
 #include "../random/stream.hpp"
+#include "isa/as_is.hpp"
 #include "isa/halves_avx512.hpp"
 
 #include <cstdint>
@@ -56,11 +57,6 @@ GLOBALQ_LOOP void butterflies_of_16(float* x, std::uint64_t count) {
 #endif
 
 #if GLOBALQ_AVX2 || GLOBALQ_AVX512
-/// Hides a sum from compilers, which may not add in another order then (-ffast-math).
-GLOBALQ_ALWAYS_INLINE __m256 as_is(__m256 v) {
-  __asm__("" : "+x"(v));
-  return v;
-}
 /// a + b and a - b.
 GLOBALQ_ALWAYS_INLINE void butterfly(__m256& a, __m256& b) {
   __m256 const sum = as_is(_mm256_add_ps(a, b));

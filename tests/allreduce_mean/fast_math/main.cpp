@@ -38,6 +38,17 @@ std::vector<std::uint64_t> doubles(std::uint64_t seed, bool subnormal) {
   return x;
 }
 
+/// float16, or bfloat16 of a narrow range.
+std::vector<std::uint16_t> halves(std::uint64_t seed, bool subnormal) {
+  std::vector<std::uint16_t> x(30'011);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    std::uint64_t const h = mix(mix(seed) + i);
+    std::uint64_t const exponent = subnormal || h % 16 == 0 ? 0 : 5 + (h >> 40) % 20;
+    x[i] = static_cast<std::uint16_t>((h >> 63 << 15) | (exponent << 10) | (h >> 8 & 0x3ffU));
+  }
+  return x;
+}
+
 template <class T, class Word>
 std::uint64_t run(gq::any_quantizer const& op, char const* schedule,
                   std::vector<Word> (*make)(std::uint64_t, bool), bool subnormal) {
@@ -112,6 +123,10 @@ int main(int argc, char** argv) {
                   static_cast<unsigned long long>(run<float>(each.op, each.schedule, floats, subnormal)));
       std::printf(" %016llx",
                   static_cast<unsigned long long>(run<double>(each.op, each.schedule, doubles, subnormal)));
+      std::printf(
+          " %016llx %016llx",
+          static_cast<unsigned long long>(run<gq::float16>(each.op, each.schedule, halves, subnormal)),
+          static_cast<unsigned long long>(run<gq::bfloat16>(each.op, each.schedule, halves, subnormal)));
     }
     std::printf("\n");
   }

@@ -9,6 +9,7 @@
 /// zero.
 
 #include "../../core/dtype.hpp"
+#include "as_is.hpp"
 
 #if GLOBALQ_AVX2 && defined(__F16C__)
 
@@ -89,8 +90,9 @@ inline std::uint32_t scale_float16(std::uint16_t const* in, int count, store_sca
   for (; i + 8 <= count; i += 8) {
     __m256i const wide = _mm256_castps_si256(widen_eight(in + i));
     __m256i const some = _mm256_cmpgt_epi32(_mm256_and_si256(wide, magnitude), _mm256_setzero_si256());
-    __m256 const value = _mm256_mul_ps(
-        _mm256_mul_ps(_mm256_castsi256_ps(_mm256_and_si256(wide, some)), factor), post);  // 0 instead of -0
+    __m256 const value =
+        _mm256_mul_ps(as_is(_mm256_mul_ps(_mm256_castsi256_ps(_mm256_and_si256(wide, some)), factor)),
+                      post);  // 0 instead of -0
     top = _mm256_max_epu32(top, _mm256_and_si256(_mm256_castps_si256(value), magnitude));
     _mm256_storeu_ps(out + i, value);
   }
@@ -114,7 +116,7 @@ inline std::uint32_t round_to_halves(float const* in, int count, store_scale con
   __m256 const factor = _mm256_set1_ps(scale.factor), post = _mm256_set1_ps(scale.post);
   __m128i top = _mm_setzero_si128();
   auto const eight = [&](float const* from, std::uint16_t* to) {
-    __m256 value = _mm256_mul_ps(_mm256_mul_ps(_mm256_loadu_ps(from), factor), post);
+    __m256 value = as_is(_mm256_mul_ps(as_is(_mm256_mul_ps(_mm256_loadu_ps(from), factor)), post));
     if constexpr (Add) value = _mm256_add_ps(eight_halves<Half>::widen(to), value);
     __m128i const r = eight_halves<Half>::round(value);
     top = _mm_max_epu16(top, _mm_and_si128(r, _mm_set1_epi16(0x7fff)));
