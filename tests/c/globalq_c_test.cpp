@@ -258,7 +258,7 @@ TEST(C, compressors_have_the_bits_of_the_library_and_hand_on_what_they_keep) {
     gq::adapt::model_layout a, c;
     a.add("a", {30, 40}), c.add("c", {12, 100});
     gq::baseline::error_feedback thin{gq::baseline::power_sgd{a, {.rank = 2}, {.seed = 9}}};
-    gq::baseline::error_feedback largest{gq::baseline::top_k{c, {.density = 0.1}, {.seed = 9}}};
+    gq::baseline::error_feedback largest{gq::baseline::top_k{c, {.density = 0.1, .bits = 3}, {.seed = 9}}};
     gq::allreduce_mean plain{w, gq::uncompressed{}, gq::schedule::any{"sra"}};
     for (std::uint64_t step = 0; step < steps; ++step) {
       std::vector<std::vector<float>> x;

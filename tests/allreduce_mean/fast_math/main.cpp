@@ -60,7 +60,7 @@ std::uint64_t run(gq::any_quantizer const& op, char const* schedule,
     gq::allreduce_mean mean{workers, op, gq::schedule::any{schedule}, {.seed = 9}};
     std::vector<Word> x = make(r, subnormal);
     std::vector<T> values(x.size());
-    std::memcpy(values.data(), x.data(), x.size() * sizeof(Word));
+    std::memcpy(static_cast<void*>(values.data()), x.data(), x.size() * sizeof(Word));
     mean(values, 3);
     std::memcpy(x.data(), values.data(), x.size() * sizeof(Word));
     all[r] = x;
