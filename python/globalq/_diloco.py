@@ -90,6 +90,16 @@ class Fragment:
     def forget(self):
         self.ways, self.begun = [], None
 
+    def common(self):
+        """Returns what all processes have of it."""
+        return {"weights": [w.clone() for w in self.weights], "outer": self.outer.state_dict()}
+
+    def load(self, common):
+        """Takes what common() returned."""
+        for w, value in zip(self.weights, common["weights"]):
+            w.copy_(value)
+        self.outer.load_state_dict(common["outer"])
+
     def digest(self):
         """Returns the SHA-256 of the common weights, as numbers."""
         found = hashlib.sha256()
@@ -100,8 +110,6 @@ class Fragment:
 
 class Processes:
     """Processes that stay the same, and the calls over them. torchft.Replicas has the same functions."""
-
-    weighs = False  # whether processes weigh what they trained, if step() has no tokens
 
     def __init__(self, workers, group, deadline, seed):
         self._owns = workers is None
@@ -139,9 +147,9 @@ class Processes:
         self.workers.begin(lambda: call(x, number_of_call)).wait()
         return x
 
-    def weight(self, tokens):
-        """Returns what this process weighs in the next mean."""
-        return tokens
+    def weight(self, tokens, given):
+        """Returns what this process weighs in the next mean, or None: as much as all others. given: whether step() has tokens"""
+        return tokens if given else None
 
     def commits(self, fragment, started):
         """Waits for the mean of a fragment; returns whether it counts."""
@@ -261,7 +269,6 @@ class DiLoCo:
         """
         self.steps += 1
         before = self._means
-        weighs = tokens is not None or self._processes.weighs
         for f in self.fragments:
             f.tokens += 1 if tokens is None else tokens
             if f.started is not None and self.steps >= f.due:
@@ -269,14 +276,16 @@ class DiLoCo:
         for f in self._processes.due(self):
             if self._check_every and self._means and self._means % self._check_every == 0:
                 self._check(f)
-            f.begin(self._factor(self._processes.weight(f.tokens)) if weighs else 1.0, self.steps + self._delay, self._delay > 0)
+            f.begin(self._factor(self._processes.weight(f.tokens, tokens is not None)), self.steps + self._delay, self._delay > 0)
             if self._delay == 0:
                 self._end(f)
         return self._means > before
 
-    def _factor(self, tokens):
-        """Returns this process's tokens / their mean."""
-        own = torch.tensor([float(tokens)], dtype=torch.float64)
+    def _factor(self, weight):
+        """Returns the weight of this process / the mean of all; None: 1."""
+        if weight is None:
+            return 1.0
+        own = torch.tensor([float(weight)], dtype=torch.float64)
         mean = self._processes.average(own)
         if mean is None:  # the step will be discarded
             return 1.0
@@ -312,17 +321,16 @@ class DiLoCo:
 
     def common(self):
         """Returns what all processes have: the number of means, the common weights and the outer optimizer."""
-        return {"means": self._means, "fragments": [{"weights": [w.clone() for w in f.weights], "outer": f.outer.state_dict()} for f in self.fragments]}
+        return {"means": self._means, "fragments": [f.common() for f in self.fragments]}
 
     @torch.no_grad()
     def heal(self, common):
         """Takes what common() returned on another process. The parameters become the common weights, and local steps count from now on."""
         self._means = common["means"]
         for f, saved in zip(self.fragments, common["fragments"]):
-            for p, w, value in zip(f.parameters, f.weights, saved["weights"]):
-                w.copy_(value)
+            f.load(saved)
+            for p, w in zip(f.parameters, f.weights):
                 p.copy_(w)
-            f.outer.load_state_dict(saved["outer"])
             f.tokens = 0
 
     def state_dict(self):
@@ -349,9 +357,7 @@ class DiLoCo:
         self.steps, self._means = state["step"], state["means"]
         self._processes.load(state["processes"])
         for f, saved in zip(self.fragments, state["fragments"]):
-            for w, value in zip(f.weights, saved["weights"]):
-                w.copy_(value)
-            f.outer.load_state_dict(saved["outer"])
+            f.load(saved)
             f.round, f.due, f.tokens, f.sent = saved["round"], saved["due"], saved["tokens"], saved["sent"]
             f.ways, f.begun = [w.clone() for w in saved["ways"]], saved["begun"]
             f.started = Arrived() if saved["travels"] else None

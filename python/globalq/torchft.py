@@ -155,8 +155,6 @@ class Replicas:
     A call that fails is reported to the manager, which then discards the step.
     """
 
-    weighs = True
-
     def __init__(self, manager, every, fragments, delay, seed):
         if not isinstance(getattr(manager, "_pg", None), ProcessGroup):
             raise ConfigurationError("globalq: DiLoCo needs a manager whose group is globalq's: torchft.Manager(pg=globalq.torchft.ProcessGroup(..), ..)")
@@ -231,7 +229,7 @@ class Replicas:
         theirs = self._small("comparison of bits", Broadcast, x)
         return x if theirs is None else theirs
 
-    def weight(self, tokens):
+    def weight(self, tokens, given):
         return tokens if self._manager.is_participating() else 0
 
     def commits(self, fragment, started):
@@ -304,16 +302,15 @@ class FragmentMean:
 
         return self._replicas.start("outer step", self._settings["operator"], ways, job)
 
-    def _mean(self):
-        members = self._replicas.members
-        return None if members is None else members.means.get(self)
+    def _means(self):
+        return {} if self._replicas.members is None else self._replicas.members.means
 
     def end(self, counts):
         """Keeps the residuals of the last call, or those before it."""
         self._discarded = not counts
         if not counts:
             self._forget()
-        elif (mean := self._mean()) is not None:
+        elif (mean := self._means().get(self)) is not None:
             self._kept = mean.save()
 
     def healed(self):
@@ -322,8 +319,7 @@ class FragmentMean:
             self._kept = b""
 
     def _forget(self):
-        if self._mean() is not None:
-            self._replicas.members.means.pop(self, None)  # closed with its connections
+        self._means().pop(self, None)  # closed with its connections
 
     def save(self):
         return self._kept

@@ -96,7 +96,7 @@ def test_members_sum_and_a_call_without_all_of_them_is_given_up(members):
 
 
 class Script:
-    """A manager without a lighthouse: quorum(step) returns the members of a step, commits(step) whether it counts."""
+    """A manager without a lighthouse: configure(manager, attempt) makes its members, commits(attempt) tells whether a step counts."""
 
     _use_async_quorum = False
 
