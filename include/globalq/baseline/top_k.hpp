@@ -159,23 +159,22 @@ class top_k {
     std::uint64_t const words = 2 * count_;
     auto* const mine = memory.mine.get_values<std::uint32_t>(words + frame_.words());
     auto* const all = memory.all.get_values<std::uint32_t>((words + frame_.words()) * n);
-    std::copy(places_.begin(), places_.end(), mine);
     auto* const values = reinterpret_cast<float*>(mine + count_);
     detail::take(on, x.data(), std::span<std::uint32_t const>(places_), divisor, values);
     if (how_.bits == 32) {
+      std::copy(places_.begin(), places_.end(), mine);
       caller_.allgather(workers, std::span<std::uint32_t const>(mine, words), std::span(all, words * n));
       return all;
     }
     std::uint32_t* const frame = mine + words;
-    frame_.write(on, mine, values, frame);
+    frame_.write(on, places_.data(), values, frame);
     auto* const frames = all + words * n;
     caller_.allgather(workers, std::span<std::uint32_t const>(frame, frame_.words()),
                       std::span(frames, frame_.words() * n));
     auto const timed = caller_.enter(phase::decode);
     on.items(n, [&](std::uint64_t r) {
       std::uint32_t* const places = all + words * r;
-      if (!frame_.read(frames + frame_.words() * r, places, reinterpret_cast<float*>(places + count_)) &&
-          count_ != 0)
+      if (!frame_.read(frames + frame_.words() * r, places, reinterpret_cast<float*>(places + count_)))
         places[count_ - 1] = ~0U;  // check() refuses it
     });
     return all;

@@ -13,8 +13,6 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
-#include <span>
-#include <vector>
 
 namespace GLOBALQ_ABI::baseline::detail {
 
@@ -37,8 +35,8 @@ class few_bit_frame {
     low_ = count == 0 ? 0 : static_cast<int>(std::bit_width(length / count)) - 1;
     groups_ = divide_up(count, group);
     codes_ = 2 * groups_;
-    lows_ = codes_ + words_of(static_cast<std::uint64_t>(bits));
-    highs_ = lows_ + words_of(static_cast<std::uint64_t>(low_));
+    lows_ = codes_ + groups_ * words_of_group(bits);
+    highs_ = lows_ + groups_ * words_of_group(low_);
     words_ = highs_ + (count == 0 ? 0 : divide_up<std::uint64_t>(count + (length >> low_) + 1, 32));
   }
 
@@ -120,7 +118,6 @@ class few_bit_frame {
   /// The largest number of a magnitude.
   std::uint32_t most() const { return (1U << (bits_ - 1)) - 1; }
   static std::uint64_t words_of_group(int bits) { return group / 32 * static_cast<std::uint64_t>(bits); }
-  std::uint64_t words_of(std::uint64_t bits) const { return groups_ * (group / 32) * bits; }
 
   magnitudes spaced(float const* values, std::uint64_t count) const {
     double least = std::abs(static_cast<double>(values[0])), largest = least;
@@ -161,7 +158,7 @@ class few_bit_frame {
     }
   }
 
-  /// 32 numbers of b bits are b words.
+  /// 32 numbers of b bits, 0 to 31, are b words.
   static void pack(std::uint32_t const* numbers, int bits, std::uint32_t* to) {
     if (bits == 0) return;
     for (std::uint64_t part = 0; part < group; part += 32) {
@@ -179,7 +176,7 @@ class few_bit_frame {
     }
   }
   static void unpack(std::uint32_t const* from, int bits, std::uint32_t* numbers) {
-    std::uint32_t const mask = bits == 32 ? ~0U : (1U << bits) - 1;
+    std::uint32_t const mask = (1U << bits) - 1;
     for (std::uint64_t part = 0; part < group; part += 32) {
       std::uint64_t left = 0;
       int held = 0;
