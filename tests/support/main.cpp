@@ -7,8 +7,11 @@
 
 #include <Kokkos_Core.hpp>
 
+#include "tests/support/crash.hpp"
+
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
+  support::name_crashes();
   Kokkos::ScopeGuard const kokkos{argc, argv};
   return RUN_ALL_TESTS();
 }

@@ -13,6 +13,8 @@
 #include <iostream>
 #include <string>
 
+#include "tests/support/crash.hpp"
+
 namespace {
 
 class failure_printer : public ::testing::EmptyTestEventListener {
@@ -44,6 +46,7 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 
   ::testing::InitGoogleTest(&argc, argv);
+  support::name_crashes();
   if (rank != 0) {
     ::testing::GTEST_FLAG(output) = "";
     ::testing::TestEventListeners& listeners = ::testing::UnitTest::GetInstance()->listeners();
