@@ -12,6 +12,10 @@
 #include <limits>
 #include <vector>
 
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include "globalq/kernel/reduction.hpp"
 #include "tests/norm/suite.hpp"
 
@@ -168,6 +172,31 @@ TEST(BlockStatistic, gives_the_norm_at_every_magnitude_type_and_order) {
                 << gq::name_of(type) << " top " << top << " count " << count << " q " << q;
           }
         }
+}
+
+// Without optimization a load whose value nobody uses stays: it must not lie behind an array, where the stack may end.
+TEST(BlockStatistic, reads_nothing_above_its_part_of_the_stack) {
+  std::vector<float> const x(gq::norm::block_values, 1.5F);
+  auto const all_orders = [](void* values) -> void* {
+    for (std::uint32_t q : orders)
+      EXPECT_EQ(
+          block_statistic({values, dtype::float32}, 0, static_cast<int>(gq::norm::block_values), q).max(),
+          1.5);
+    return nullptr;
+  };
+  std::size_t const page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)), size = 64 * page;
+  void* const stack =
+      ::mmap(nullptr, size + 16 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(stack, MAP_FAILED);
+  ASSERT_EQ(::mprotect(static_cast<std::byte*>(stack) + size, 16 * page, PROT_NONE), 0);
+  pthread_attr_t attributes;
+  pthread_t thread;
+  ASSERT_EQ(::pthread_attr_init(&attributes), 0);
+  ASSERT_EQ(::pthread_attr_setstack(&attributes, stack, size), 0);
+  ASSERT_EQ(::pthread_create(&thread, &attributes, all_orders, const_cast<float*>(x.data())), 0);
+  ASSERT_EQ(::pthread_join(thread, nullptr), 0);
+  ::pthread_attr_destroy(&attributes);
+  ::munmap(stack, size + 16 * page);
 }
 
 TEST(BlockStatistic, equal_values_of_a_full_block_have_their_norm_in_closed_form) {

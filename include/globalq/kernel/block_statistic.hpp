@@ -68,16 +68,19 @@ GLOBALQ_FUNCTION std::uint64_t max_bits(const_vector x, std::uint64_t first, int
 
 namespace detail {
 
-/// A power of a value v, from a lower one, p.
+/// A power of a value v, from a lower one, p, if it uses one.
 struct itself {
+  static constexpr bool uses_power = false;
   GLOBALQ_FUNCTION static double of(double v, double) { return v; }
 };
 template <bool Odd>
 struct first_step {
+  static constexpr bool uses_power = false;
   GLOBALQ_FUNCTION static double of(double v, double) { return norm::raised<Odd>(v, v); }
 };
 template <bool Odd>
 struct next_step {
+  static constexpr bool uses_power = true;
   GLOBALQ_FUNCTION static double of(double v, double p) {
     return norm::raised<Odd>(norm::detail::cut26(p), v);
   }
@@ -91,15 +94,17 @@ GLOBALQ_FUNCTION double magnitude(float z) {
 template <class Step>
 GLOBALQ_LOOP void raise(float const* __restrict z, int count, double* __restrict powers) {
   for (int i = 0; i < count; i += 16)
-    for (int j = 0; j < 16; ++j) powers[i + j] = Step::of(magnitude(z[i + j]), powers[i + j]);
+    for (int j = 0; j < 16; ++j)
+      powers[i + j] = Step::of(magnitude(z[i + j]), Step::uses_power ? powers[i + j] : 0);
 }
 
-/// Adds higher powers to 16 partial sums: value i to sum i % 16.
+/// Adds higher powers to 16 partial sums: value i to sum i % 16. There are no lower ones if the step uses none.
 template <class Step>
 GLOBALQ_LOOP void add_raised(float const* __restrict z, int count, double const* __restrict powers,
                              double* __restrict sums) {
   for (int i = 0; i < count; i += 16) {
-    for (int j = 0; j < 16; ++j) sums[j] += Step::of(magnitude(z[i + j]), powers[i + j]);
+    for (int j = 0; j < 16; ++j)
+      sums[j] += Step::of(magnitude(z[i + j]), Step::uses_power ? powers[i + j] : 0);
     keep_order(*reinterpret_cast<double(*)[16]>(sums));
   }
 }
