@@ -46,23 +46,32 @@ def test_torch_ddp_learns_with_a_seventh_of_the_bytes():
     assert none[2] is None and 7 < exact[2] / coded[2] < 8, (exact, coded)
 
 
-def test_torch_ddp_is_started_by_a_launcher(run_processes):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    script = f"import runpy\nrunpy.run_path({str(TRAIN)!r}, run_name='__main__')\n"
-    outputs = run_processes(script, 2, "--steps", 10, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+@pytest.fixture
+def launched(run_processes):
+    """Runs a program in two processes that a launcher of torch started; returns their outputs."""
+
+    def run(program, *arguments):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        script = f"import runpy\nrunpy.run_path({str(program)!r}, run_name='__main__')\n"
+        return run_processes(script, 2, *arguments, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+
+    return run
+
+
+def test_torch_ddp_is_started_by_a_launcher(launched):
+    outputs = launched(TRAIN, "--steps", 10)
     result_of(outputs[0], "cgx:4")
     assert "accuracy" not in outputs[1], outputs[1]
 
 
-def test_torch_diloco_learns_with_an_eighth_of_the_bytes():
+def test_torch_diloco_learns_with_an_eighth_of_the_bytes(launched):
     found = {}
     for operator in ("float32", "cgx:2,feedback,second=4"):
-        done = subprocess.run([sys.executable, str(LOCAL), "--workers", "2", "--steps", "60", "--every", "20", "--operator", operator], text=True,
-                              env=dict(os.environ, OMP_NUM_THREADS="1"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
-        match = re.search(r", every 20: loss (\S+), (\d+) bytes a mean$", done.stdout, re.M)
-        assert done.returncode == 0 and match, done.stdout
+        outputs = launched(LOCAL, "--steps", 60, "--every", 20, "--operator", operator)
+        match = re.search(r", every 20: loss (\S+), (\d+) bytes a mean$", outputs[0], re.M)
+        assert match and "loss" not in outputs[1], outputs
         found[operator] = float(match[1]), int(match[2])
     exact, coded = found.values()
     assert abs(exact[0] - coded[0]) < 0.1 and 7 < exact[1] / coded[1] < 9, found
