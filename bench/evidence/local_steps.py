@@ -12,14 +12,14 @@ import sys
 
 import experiment
 
-NAME, WORKERS, STEPS, RATE = "local_steps", 4, 3000, 0.003
+NAME, DOCUMENT, WORKERS, STEPS, RATE = "local_steps", "docs/local-steps.md", 4, 3000, 0.003
 VALUES, ROUNDS, COMPUTING = "1Mi", 5, 0.1  # of a mean on slow links; COMPUTING: of a local step, s
 BASE, FEEDBACK, LARGEST = "float32@ring", "cgx:2,feedback", "top-k:0.03,bits=2@allgather"
 OPERATORS = {  # "A+B" averages shards by A and gathers the means by B; difference of a prototype with H = 50
     BASE: "", "cgx:8@sra": "+0.001", "cgx:4@sra": "+0.008", "global-uniform:4@sra": "+0.043", "cgx:2@sra": "+0.228", "cgx:2@allgather": "+0.083",
-    f"{FEEDBACK}@allgather": "+0.010", "cgx:4,feedback@allgather": "+0.001", f"{FEEDBACK}+cgx:2,rounding=nearest@sra": "+0.174",
+    f"{FEEDBACK}@allgather": "+0.010", "cgx:4,feedback@allgather": "+0.001", "cgx:4,feedback@sra": "", f"{FEEDBACK}+cgx:2,rounding=nearest@sra": "+0.174",
     f"{FEEDBACK}@sra": "+0.018", f"{FEEDBACK}+cgx:4@sra": "+0.011", f"{FEEDBACK},second=4@sra": "+0.006", LARGEST: ""}
-FEW = {BASE: "float32", "cgx:8@sra": "8 bits", "cgx:4,feedback@allgather": "4 bits", f"{FEEDBACK},second=4@sra": "2 bits", LARGEST: "3 % in 2 bits"}
+FEW = {BASE: "float32", "cgx:8@sra": "8 bits", "cgx:4,feedback@sra": "4 bits", f"{FEEDBACK},second=4@sra": "2 bits", LARGEST: "3 % in 2 bits"}
 EVERY = {50: list(OPERATORS), 250: list(FEW), 10: list(FEW)}  # local steps of each mean
 SEEDS = {50: (1, 2, 3, 4, 5), 250: (1, 2, 3), 10: (1, 2, 3)}
 QUICK = {"STEPS": 100, "SEEDS": {50: (1, 2), 10: (1, 2)}, "EVERY": {50: list(OPERATORS), 10: list(FEW)}, "VALUES": "64Ki", "ROUNDS": 2}
