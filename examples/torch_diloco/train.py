@@ -49,7 +49,6 @@ data = torch.tensor([byte & 127 for byte in pathlib.Path(given.text).read_bytes(
 seen, unseen = data.tensor_split([len(data) * 9 // 10])
 optimizer = torch.optim.Adam(model.parameters(), given.rate, betas=(0.9, 0.99))
 local = globalq.torch.DiLoCo(model, every=given.every, operator=given.operator, fragments=given.fragments, delay=given.delay, seed=given.seed)
-begun = local.bytes_sent
 for _ in range(given.steps):
     optimizer.zero_grad()
     loss_of(model, seen, 8, draw).backward()
@@ -59,6 +58,6 @@ for _ in range(given.steps):
 with torch.no_grad():
     loss = loss_of(model, unseen, 256, torch.Generator().manual_seed(0)).item()
 if dist.get_rank() == 0:
-    print(f"{given.operator}, every {given.every}: loss {loss:.4f}, {(local.bytes_sent - begun) // max(1, local.means)} bytes a mean")
+    print(f"{given.operator}, every {given.every}: loss {loss:.4f}, {local.bytes_sent // max(1, local.means)} bytes a mean")
 local.close()
 dist.destroy_process_group()

@@ -8,6 +8,7 @@ import torch
 from ._calls import Broadcast, Mean, bytes_of
 from ._join import join
 from ._library import ConfigurationError, DisagreementError, number
+from ._report import Counters
 
 __all__ = ["DiLoCo", "LocalSGD"]
 
@@ -115,11 +116,24 @@ class Processes:
         self._owns = workers is None
         self.workers = join(group, deadline) if workers is None else workers
         self._seed, self._calls = seed, 0
+        self._operators, self._counted, self._counters = {}, 0, Counters()
         self._sum, self._root = Mean(self.workers, "float32", seed=seed), Broadcast(self.workers, "float32", seed=seed)
 
     def mean(self, k, **settings):
         """Returns what averages fragment k."""
-        return Mean(self.workers, seed=self._seed + k, **settings)
+        mean = Mean(self.workers, seed=self._seed + k, **settings)
+        self._operators[mean] = settings["operator"]
+        return mean
+
+    def agree(self, settings):
+        """Raises on all processes if a number differs. settings: numbers by their names, as many everywhere."""
+        own = torch.tensor([float(value) for value in settings.values()], dtype=torch.float32)
+        theirs = self.first(own)
+        wrong = [f"{name} is {mine:g} here and {other:g} on rank 0" for name, mine, other in zip(settings, own.tolist(), theirs.tolist()) if mine != other]
+        if wrong:
+            why = f"DiLoCo on rank {self.rank}: {', '.join(wrong)}"
+            self.refuse(why)
+            raise DisagreementError(f"globalq: {why}; give all processes the same arguments")
 
     def meet(self, local):
         """All begin as rank 0 does."""
@@ -127,6 +141,7 @@ class Processes:
             for p, w in zip(f.parameters, f.weights):
                 w.copy_(self.first(w.cpu().view(-1)).view(w.shape))
                 p.copy_(w)
+        self._counted = self.workers.bytes_sent
 
     def due(self, local):
         """Returns the fragments whose means begin after this local step."""
@@ -154,6 +169,8 @@ class Processes:
     def commits(self, fragment, started):
         """Waits for the mean of a fragment; returns whether it counts."""
         started.wait()
+        before, self._counted = self._counted, self.workers.bytes_sent
+        self._counters.add("outer step", self._operators[fragment.mean], "", fragment.weights, self._counted - before)
         return True
 
     def settle(self, fragment):
@@ -250,6 +267,9 @@ class DiLoCo:
             if workers is not None or group is not None:
                 raise ConfigurationError("globalq: manager and a group or workers are given; give one of them")
             self._processes = Replicas(manager, self.every, count, self._delay, seed)
+        self._processes.agree({"every": self.every, "fragments": count, "delay": self._delay, "mix": -1 if mix is None else mix,
+                               "check_every": self._check_every, "min_size": number("min_size", min_size),
+                               "the rate of the outer optimizer": self._rate, "an own outer optimizer": outer is not None})
         self.fragments = []
         for k, part in enumerate(cut(named, count)):
             layers = [(name, tuple(p.shape), torch.float32, "float32" if p.numel() < min_size else operator) for name, p in part]
@@ -259,6 +279,7 @@ class DiLoCo:
             self.fragments.append(f)
         with torch.no_grad():
             self._processes.meet(self)
+        self._before = self._processes.bytes_sent
 
     @torch.no_grad()
     def step(self, tokens=None):
@@ -311,8 +332,8 @@ class DiLoCo:
 
     @property
     def bytes_sent(self):
-        """Bytes that this process has sent, of all calls over its workers."""
-        return self._processes.bytes_sent
+        """Bytes that this process has sent over its workers since all have the parameters of rank 0."""
+        return self._processes.bytes_sent - self._before
 
     @property
     def means(self):

@@ -14,6 +14,7 @@ from . import _library as c
 from ._calls import plan, type_number
 from ._group import factor_of, uncompressed
 from ._library import ConfigurationError, Error, NonFiniteError, check, library, number
+from ._report import Counters
 from ._vectors import operator
 
 __all__ = ["CGX_EXCLUDES", "Sharded", "shard"]
@@ -311,7 +312,7 @@ class Unit:
             if layout is None:  # tensors that define fsdp_pre_all_gather
                 sharded.say(self, f"gathers of {own.numel()} {own.dtype} are not of its parameters, and are sent unquantized")
         if size != self._size or layout is None:  # shards of reshard_after_forward=int consist of decoded weights
-            sharded.sent["unquantized"] += own.nbytes * (size - 1)
+            sharded.count("unquantized", "all_gather", own, own.nbytes * (size - 1))
             return dist.all_gather_into_tensor(output, own, group=group, async_op=True)
         step = self.step + 1  # gathers of forward and backward pass have the same bits, as the weights have
         if step in sharded.learn_at:
@@ -323,7 +324,7 @@ class Unit:
         for part, form, dtype, place, slot in layout.entries:
             if part.count:
                 form.encode(typed(bytes_[place], dtype)[0], row[slot], (*sharded.key(part, 0, step * (size + 1)), rank, 1))
-        sharded.sent["weights"] += layout.row_bytes * (across.size() - 1)
+        sharded.count("weights", "all_gather", own, layout.row_bytes * (across.size() - 1), sharded.weights)
         row = row.to(own.device)
         rows = torch.empty(across.size() * layout.row_bytes, dtype=torch.uint8, device=own.device)
         work = dist.all_gather_into_tensor(rows, row, group=across, async_op=True)
@@ -344,7 +345,7 @@ class Unit:
                 columns = torch.empty(node.size() * column.numel(), dtype=column.dtype, device=column.device)
                 with uncompressed():
                     dist.all_gather_into_tensor(columns, column, group=node)
-                sharded.sent["within nodes"] += column.nbytes * (node.size() - 1)
+                sharded.count("within nodes", "all_gather", column, column.nbytes * (node.size() - 1))
                 # process i of node j has the shard i + j * node.size()
                 output.view(across.size(), node.size(), -1).copy_(columns.view(node.size(), across.size(), -1).transpose(0, 1))
             elif not at_home:
@@ -384,7 +385,7 @@ class Unit:
             sums = torch.empty(across.size() * count, dtype=given.dtype, device=given.device)
             with uncompressed():
                 dist.reduce_scatter_tensor(sums, rows.view(-1), op=dist.ReduceOp.SUM, group=node)
-            sharded.sent["within nodes"] += sums.nbytes * (node.size() - 1)
+            sharded.count("within nodes", "reduce_scatter", given, sums.nbytes * (node.size() - 1))
             rows = sums
         rows, own = rows.reshape(across.size(), count).cpu(), across.rank()
         layout = self._layout_of_gradients(given, count)
@@ -400,7 +401,7 @@ class Unit:
                 if part.count:
                     form.encode(bytes_[place].view(dtype), travels[to, slot],
                                 (*sharded.key(part, 1, self.step * (size + 1) + to), own, across.size()))
-        sharded.sent["gradients"] += layout.row_bytes * (across.size() - 1)
+        sharded.count("gradients", "reduce_scatter", given, layout.row_bytes * (across.size() - 1), sharded.gradients)
         travels = travels.to(given.device)
         received = torch.empty_like(travels)
         dist.all_to_all_single(received.view(-1), travels.view(-1), group=across)
@@ -421,7 +422,8 @@ class Sharded:
 
     def __init__(self, model, weights, gradients, excluded, excludes, node_size, learn_at, prefetch, seed):
         self._seed, self._node_size = number("seed", seed), None if node_size is None else number("node_size", node_size, 1)
-        self.weights, self.learn_at = weights, frozenset(number("a step of learn_at", step) for step in learn_at)
+        self.weights, self.gradients, self.learn_at = weights, gradients, frozenset(number("a step of learn_at", step) for step in learn_at)
+        self._counters = Counters()
         self.sent = {"weights": 0, "gradients": 0, "within nodes": 0, "unquantized": 0}
         self._groups, self._said, self._order = {}, set(), [] if prefetch else None
         forms = {text: form_of(text) for text in (weights, gradients, excluded)}
@@ -508,6 +510,11 @@ class Sharded:
         if dist.get_rank() == 0 and id(unit) not in self._said:
             self._said.add(id(unit))
             warnings.warn(f"globalq: {', '.join(p.name for p in unit.parts[:3])}, ..: {what}", stacklevel=2)
+
+    def count(self, kind, call, x, sent, how="exact"):
+        """Counts what a collective has sent for the tensor x, in `sent` and for globalq.torch.report()."""
+        self.sent[kind] += sent
+        self._counters.add(f"shard: {call}", how, "" if kind in ("weights", "gradients") else kind, [x], sent)
 
     @property
     def step(self):

@@ -20,7 +20,7 @@ from torch.autograd.profiler import record_function
 from ._calls import AllGather, AllToAll, Mean, plan
 from ._join import TensorWorkers, shared_machine
 from ._library import ConfigurationError, Error, TransportError, number
-from ._report import Counters, Report, Traffic
+from ._report import Counters, Report, Traffic, everything
 from ._vectors import operator as words_of
 from ._workers import Lane, NamedMemory, new_name
 
@@ -69,7 +69,7 @@ def checked(text, schedule=None):
     """Returns the text of an operator that a group can use, or raises."""
     if any(word.startswith("feedback") for word in words_of(text).split()):
         raise ConfigurationError(f'globalq: "{text}" keeps residuals, which belong to parameters, and a process group does not know them; use it '
-                                 "with globalq.torch.DDPHook, or leave feedback out")
+                                 "with globalq.torch.DDPHook or DiLoCo, which know them, or leave feedback out")
     plan(text, 4096, 2, schedule)
     return text
 
@@ -280,19 +280,26 @@ class ProcessGroup(BASE):
         self._rank, self._size, self._timeout, self._options = rank, size, timeout, options
         self._store = store
         self._gloo = dist.ProcessGroupGloo(dist.PrefixStore("globalq/gloo", store), rank, size, timeout=timeout)
-        self._nccl, self._step, self._counters, self._lock = None, 0, Counters(), threading.Lock()
+        self._nccl, self._step, self._counters, self._lock, self._lost = None, 0, Counters(), threading.Lock(), False
         self._kept = collections.deque(maxlen=64 if BASE is not BACKEND else 0)  # an older torch does not keep a Work of Python for C++
         memory, seconds = self._meet(), max(1.0, timeout.total_seconds())
         made = [] if memory else [dist.ProcessGroupGloo(dist.PrefixStore(f"globalq/connection/{k}", store), rank, size, timeout=timeout)
                                   for k in range(options.connections)]
-        self._wire = Wire(lambda: NamedMemory(memory, rank, size, seconds) if memory else ConnectionWorkers(made, rank, size),
+
+        def connect():
+            try:
+                return NamedMemory(memory, rank, size, seconds) if memory else ConnectionWorkers(made, rank, size)
+            except TransportError as problem:
+                raise TransportError(f"{problem}. This is the first compressed call of a process group, whose deadline is the timeout of "
+                                     "init_process_group(); look at the output of the missing process") from None
+
+        self._wire = Wire(connect,
                           {"seed": (options.seed + zlib.crc32(repr(list(ranks)).encode())) % 2**64, "non_finite": options.non_finite},
                           options.schedule)
         wire, counters = self._wire, self._counters
         self._lane = Lane("globalq group", "the process group is destroyed", "the process group belongs to the process that this one was forked "
                           "from; call init_process_group() after fork", lambda: end(wire, counters, rank))
         self._end = weakref.finalize(self, self._lane.close)
-        groups.add(self)
         log.info("rank %d of %d: sums of %d and more values travel as %s, gathers %s, over %s", rank, size, options.min_values, options.operator,
                  f"as {options.weights}" if options.weights else "as they are",
                  "shared memory" if memory else f"{options.connections} connection{'s' * (options.connections > 1)} of gloo")
@@ -300,17 +307,19 @@ class ProcessGroup(BASE):
     def _meet(self):
         """Compares the options of all processes; returns the name of their shared memory, or None if they have none."""
         name, where = new_name(), shared_machine(self._size)
-        compared = repr(self._options), name if where is None else repr(where)  # a name is equal to that of no other process
+        compared = *map(repr, self._options), name if where is None else repr(where)  # a name is equal to that of no other process
         row = torch.tensor(list(b"".join(hashlib.sha256(text.encode()).digest() for text in compared) + name.encode()), dtype=torch.uint8)
         rows = [torch.empty_like(row) for _ in range(self._size)]
         self._gloo.allgather([rows], [row]).wait()
-        wrong = next((r for r, other in enumerate(rows) if not other[:32].equal(rows[0][:32])), None)
-        if wrong is not None:
-            raise ConfigurationError(f"globalq: rank {wrong} has other pg_options than rank 0; those of rank {self._rank} are "
-                                     f"{self._options}; use the same everywhere")
-        if all(other[32:64].equal(rows[0][32:64]) for other in rows):
-            return bytes(rows[0][64:].tolist()).decode()
-        return None
+
+        def differs(k):
+            return next((r for r, other in enumerate(rows) if not other[32 * k:32 * k + 32].equal(rows[0][32 * k:32 * k + 32])), None)
+
+        for k, (field, value) in enumerate(self._options._asdict().items()):
+            if (wrong := differs(k)) is not None:
+                raise ConfigurationError(f"globalq: rank {wrong} of {self._size} has another {field} than rank 0; that of rank {self._rank} is "
+                                         f"{value!r}; give all processes the same options")
+        return None if differs(len(self._options)) is not None else bytes(rows[0][32 * len(compared):].tolist()).decode()
 
     # How a call travels
 
@@ -359,8 +368,9 @@ class ProcessGroup(BASE):
         """Passes a call on. reason: of _why_not(); begin: function of the group and the tensors that starts it."""
         why, intended = reason
         if self._options.require_compression and not intended:
-            raise ConfigurationError(f"globalq: {call} of {sum(x.numel() for x in tensors):,} values would not be compressed ({why}), and "
-                                     "require_compression is set; use it in globalq.torch.uncompressed(), or leave require_compression out")
+            raise ConfigurationError(f"globalq: rank {self._rank}: {call} of {sum(x.numel() for x in tensors):,} values would not be compressed "
+                                     f"({why}), and require_compression is set; use it in globalq.torch.uncompressed(), or leave "
+                                     "require_compression out")
         inner, name = self._inner(tensors)
         if self._counters.add(call, name, why, tensors) and why:
             log.info("rank %d: %s is passed to %s: %s", self._rank, call, name, why)
@@ -394,7 +404,15 @@ class ProcessGroup(BASE):
         return result
 
     def _count(self, what, text, tensors, call, sent, began):
-        error = call.report()["normalized_error"]
+        found = call.report()
+        error = found["normalized_error"]
+        if found["non_finite"] and not self._lost:
+            self._lost = True
+            if self._rank == 0:
+                who = found["non_finite_rank"]
+                log.warning("globalq: %s of %s values is NaN on all processes: %s; later ones are not reported", what,
+                            f"{sum(x.numel() for x in tensors):,}", f"the tensor of rank {who} contains NaN or infinity" if who >= 0 else
+                            "the sum exceeds the range of its type")
         self._counters.add(what, text, "", tensors, self._wire.sent() - sent, time.monotonic() - began, error if error == error else None)
 
     # What a group that survives failures does in another way (torchft.py)
@@ -614,12 +632,9 @@ for each in NEVER:
         setattr(ProcessGroup, each, passed(each))
 
 
-groups = weakref.WeakSet()
-
-
 def report(group=None):
-    """Returns what a group has sent, and how, as a list of Traffic, whose str() is a table. group None: all groups of the back end in this
-    process, added up."""
+    """Returns what a group has sent, and how, as a list of Traffic, whose str() is a table. group None: all groups of the back end, hooks,
+    sharded models and DiLoCos of this process, added up."""
     if group is not None:
         found = group if isinstance(group, ProcessGroup) else None
         if found is None and hasattr(group, "_get_backend"):
@@ -627,7 +642,7 @@ def report(group=None):
         if not isinstance(found, ProcessGroup):
             raise ConfigurationError('globalq: the group is not of the back end "globalq"; use dist.init_process_group("globalq")')
         return found.report()
-    return Report(row for one in list(groups) for row in one.report())
+    return everything()
 
 
 def create(how, options):

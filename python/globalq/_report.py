@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m globalq report: what process groups of the back end "globalq" have sent, and how."""
+"""What this package has sent in this process, and how; python -m globalq report adds up processes."""
 
 import argparse
 import json
 import sys
 import threading
+import weakref
 from collections import namedtuple
 
 Traffic = namedtuple("Traffic", "call how why calls values bytes sent seconds error")
@@ -17,16 +18,20 @@ calls    number of calls
 values   values of the tensors; those of a reduce_scatter have the parts of all processes
 bytes    their bytes
 sent     bytes that this process has sent; None for calls that were passed on, as their back end does not tell
-seconds  time in calls; None for those that were passed on
+seconds  time in calls; None for those that were passed on, and of DiLoCo and shard()
 error    ||Q(x) - x||^2 / ||x||^2 of own tensors, the mean of the first and of each hundredth call; None if none was measured
 """
 
+counted, ended = weakref.WeakSet(), []  # all Counters; the rows of those that are no more
+
 
 class Counters:
-    """Counts the traffic of a group; for any number of threads."""
+    """Counts the traffic of a group, a hook or a DiLoCo; for any number of threads."""
 
     def __init__(self):
         self._rows, self._lock = {}, threading.Lock()
+        counted.add(self)
+        weakref.finalize(self, keep, self._rows).atexit = False
 
     def add(self, call, how, why, tensors, sent=None, seconds=None, error=None):
         """Adds a call. Returns whether it is the first of its kind."""
@@ -37,19 +42,34 @@ class Counters:
             row[1] += sum(x.numel() for x in tensors)
             row[2] += sum(x.numel() * x.element_size() for x in tensors)
             if sent is not None:
-                row[3], row[4] = (row[3] or 0) + sent, (row[4] or 0) + seconds
+                row[3] = (row[3] or 0) + sent
+            if seconds is not None:
+                row[4] = (row[4] or 0) + seconds
             if error is not None:
                 row[5].append(error)
             return first
 
     def rows(self):
         with self._lock:
-            return [Traffic(*key, *row[:5], sum(row[5]) / len(row[5]) if row[5] else None) for key, row in self._rows.items()]
+            return traffic(self._rows)
 
     def save(self, path, rank):
         """Adds a line of JSON to a file."""
         with open(path, "a", encoding="utf-8") as file:
             file.write(json.dumps({"rank": rank, "traffic": [row._asdict() for row in self.rows()]}) + "\n")
+
+
+def traffic(rows):
+    return [Traffic(*key, *row[:5], sum(row[5]) / len(row[5]) if row[5] else None) for key, row in rows.items()]
+
+
+def keep(rows):
+    ended.extend(traffic(rows))  # at any point of any thread: takes no lock
+
+
+def everything():
+    """Returns the Report of this process."""
+    return Report([*ended[:], *(row for one in list(counted) for row in one.rows())])
 
 
 class Report(list):

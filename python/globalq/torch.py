@@ -17,6 +17,7 @@ import fnmatch
 import queue
 import sys
 import threading
+import time
 import warnings
 import weakref
 
@@ -28,6 +29,7 @@ from ._fsdp import CGX_EXCLUDES, Sharded, shard
 from ._group import ProcessGroup, Traffic, operator, register, report, uncompressed
 from ._join import GroupWorkers, join
 from ._library import ConfigurationError, Error, Handle, number
+from ._report import Counters
 
 __all__ = ["CGX_EXCLUDES", "DDPHook", "DiLoCo", "GroupWorkers", "LocalSGD", "ProcessGroup", "Sharded", "Traffic", "join", "operator", "report",
            "shard", "uncompressed"]
@@ -115,7 +117,7 @@ class Engine:
 
     def __init__(self, workers, model_layers, adapting=None, **settings):
         self.workers, self._model_layers, self._adapting, self._settings = workers, model_layers, adapting, settings
-        self.non_finite = 0
+        self.non_finite, self._counters = 0, Counters()
         self._calls, self._jobs = {}, queue.SimpleQueue()
         self._states, self._states_of = [], None  # saved residuals, and the step that restores them (None: not yet)
         self._thread = threading.Thread(target=self._work, name="globalq", daemon=True)
@@ -196,7 +198,9 @@ class Engine:
         return mean
 
     def _average(self, mean, gradients, step):
+        began, sent = time.monotonic(), self.workers.bytes_sent
         non_finite, who = mean.average_bucket(gradients, step)
+        self._counters.add("DDPHook", self._settings["operator"], "", gradients, self.workers.bytes_sent - sent, time.monotonic() - began)
         if non_finite:
             self.non_finite += 1
             if self.non_finite == 1 and self.workers.rank == 0:

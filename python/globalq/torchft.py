@@ -175,6 +175,9 @@ class Replicas:
         run_threads(1, alone)  # refuses what every mean would refuse
         return FragmentMean(self, self._seed + k, settings)
 
+    def agree(self, settings):
+        """Replicas may differ in their local steps: each weighs what it has trained. Means and bits are compared later."""
+
     def meet(self, local):
         def heal(common):
             local.heal(common)

@@ -202,6 +202,27 @@ def test_close_frees_after_a_mean_that_failed():
     globalq.run_threads(2, work)
 
 
+def test_arguments_that_differ_are_refused_on_all_workers():
+    for name, value in ("every", 3), ("fragments", 2), ("delay", 1), ("min_size", 10), ("check_every", 0), ("outer", lambda w: torch.optim.SGD(w, 1.0)):
+        told = []
+
+        def work(workers):
+            try:
+                diloco(**{name: value} if workers.rank == 1 else {})(net(), workers)
+            except globalq.Error as problem:
+                told.append((workers.rank, str(problem)))
+
+        globalq.run_threads(WORKERS, work)
+        assert len(told) == WORKERS and all("rank 1" in text and name.replace("outer", "own outer") in text for _, text in told), told
+
+
+def test_what_was_sent_is_reported():
+    all_means = [(means, sent) for _, _, means, sent in trained(diloco(operator="cgx:6", fragments=2, check_every=0))]
+    row, = [row for row in globalq.torch.report() if row.how == "cgx:6"]
+    assert row.call == "outer step" and row.calls == sum(means for means, _ in all_means) == WORKERS * 8, (row, all_means)
+    assert row.sent == sum(sent for _, sent in all_means) > 0, (row, all_means)
+
+
 def test_arguments_are_refused():
     def refused(**settings):
         with pytest.raises(globalq.ConfigurationError) as problem:

@@ -239,7 +239,7 @@ assert "min_values" in refused({"min_values": 0})
 assert "give a dict" in refused(7)
 os.environ["INIT"] += "b"
 text = refused({"seed": rank // 2})
-assert "rank 2 has other pg_options than rank 0" in text and f"seed={rank // 2}" in text, text
+assert f"rank 2 of 3 has another seed than rank 0; that of rank {rank} is {rank // 2}" in text, text
 """
     run_processes(script, 3)
 
@@ -249,6 +249,7 @@ def test_require_compression_raises_where_nothing_would_be_compressed(run_proces
 start({"operator": "cgx:4", "require_compression": True})
 problem = raised(lambda: dist.all_reduce(drawn(5000), op=dist.ReduceOp.MAX))
 assert isinstance(problem, globalq.ConfigurationError) and "operation MAX" in str(problem) and "uncompressed()" in str(problem), problem
+assert f"rank {rank}: all_reduce of 5,000" in str(problem), problem
 dist.all_reduce(drawn(5000)), dist.all_reduce(drawn(40)), dist.barrier()
 with globalq.torch.uncompressed():
     x = drawn(5000)
@@ -256,6 +257,20 @@ with globalq.torch.uncompressed():
     assert x.equal(torch.maximum(drawn(5000, 0), drawn(5000, 1)))
 """
     run_processes(script, 2)
+
+
+def test_nan_is_reported_once_by_rank_0(run_processes):
+    script = PREAMBLE + """
+start({"operator": "cgx:4"})
+for _ in range(2):
+    x = drawn(5000)
+    x[7] = float("nan") if rank == 1 else 1
+    dist.all_reduce(x)
+    assert x.isnan().all()
+"""
+    outputs = run_processes(script, 2)
+    assert outputs[0].count("all_reduce of 5,000 values is NaN on all processes: the tensor of rank 1 contains NaN or infinity") == 1, outputs
+    assert "NaN" not in outputs[1], outputs
 
 
 def test_the_others_are_told_when_a_process_dies(run_processes):
