@@ -2,15 +2,18 @@
 """Local steps: each process trains by itself, and from time to time all average how far they came."""
 
 import hashlib
+import json
 
 import torch
 
-from ._calls import Broadcast, Mean, bytes_of
+from ._calls import Broadcast, Mean, bytes_of, informing
 from ._join import join
 from ._library import ConfigurationError, DisagreementError, number
 from ._report import Counters
 
 __all__ = ["DiLoCo", "LocalSGD"]
+
+SETTINGS = 1024  # bytes of the arguments that processes compare
 
 
 class Nesterov:
@@ -109,6 +112,22 @@ class Fragment:
         return torch.tensor(list(found.digest()), dtype=torch.float32)
 
 
+class GroupMean(Mean):
+    """The mean of a fragment over processes that stay the same, which counts what it sends."""
+
+    def __init__(self, processes, settings, **more):
+        self._processes, self._text, self._counters = processes, settings["operator"], Counters()
+        super().__init__(processes.workers, **settings, **more)
+
+    def __call__(self, x, step, out=None):
+        before = self.workers.bytes_sent
+        found = super().__call__(x, step, out)
+        sent = self.workers.bytes_sent - before
+        self._processes.bytes_sent += sent
+        self._counters.add("outer step", self._text, "", x, sent)
+        return found
+
+
 class Processes:
     """Processes that stay the same, and the calls over them. torchft.Replicas has the same functions."""
 
@@ -116,24 +135,28 @@ class Processes:
         self._owns = workers is None
         self.workers = join(group, deadline) if workers is None else workers
         self._seed, self._calls = seed, 0
-        self._operators, self._counted, self._counters = {}, 0, Counters()
+        self.bytes_sent = 0  # of these calls; only their thread adds to it
         self._sum, self._root = Mean(self.workers, "float32", seed=seed), Broadcast(self.workers, "float32", seed=seed)
 
     def mean(self, k, **settings):
         """Returns what averages fragment k."""
-        mean = Mean(self.workers, seed=self._seed + k, **settings)
-        self._operators[mean] = settings["operator"]
-        return mean
+        return GroupMean(self, settings, seed=self._seed + k)
+
+    def plan(self, every, fragments, delay):
+        """Any numbers suit these processes."""
+
+    def informs(self):
+        """Returns a context without calls, in which an exception reaches the other processes."""
+        return informing(self.workers)
 
     def agree(self, settings):
-        """Raises on all processes if a number differs. settings: numbers by their names, as many everywhere."""
-        own = torch.tensor([float(value) for value in settings.values()], dtype=torch.float32)
-        theirs = self.first(own)
-        wrong = [f"{name} is {mine:g} here and {other:g} on rank 0" for name, mine, other in zip(settings, own.tolist(), theirs.tolist()) if mine != other]
-        if wrong:
-            why = f"DiLoCo on rank {self.rank}: {', '.join(wrong)}"
-            self.refuse(why)
-            raise DisagreementError(f"globalq: {why}; give all processes the same arguments")
+        """Raises on all processes if they differ. settings: numbers, texts and None by names"""
+        text = json.dumps(settings).encode()
+        theirs = self.first(torch.tensor(list(text.ljust(SETTINGS)), dtype=torch.float32))
+        other = json.loads(bytes(int(x) for x in theirs.tolist()))
+        if wrong := [f"{name} is {value!r} on rank {self.rank} and {other[name]!r} on rank 0" for name, value in settings.items() if other[name] != value]:
+            self.refuse(f"DiLoCo: {', '.join(wrong)}")
+            raise DisagreementError(f"globalq: DiLoCo: {', '.join(wrong)}; give all processes the same arguments")
 
     def meet(self, local):
         """All begin as rank 0 does."""
@@ -141,7 +164,6 @@ class Processes:
             for p, w in zip(f.parameters, f.weights):
                 w.copy_(self.first(w.cpu().view(-1)).view(w.shape))
                 p.copy_(w)
-        self._counted = self.workers.bytes_sent
 
     def due(self, local):
         """Returns the fragments whose means begin after this local step."""
@@ -159,7 +181,13 @@ class Processes:
         """Makes a call after those that have begun."""
         x, number_of_call = x.clone(), self._calls
         self._calls += 1
-        self.workers.begin(lambda: call(x, number_of_call)).wait()
+
+        def run():
+            before = self.workers.bytes_sent
+            call(x, number_of_call)
+            self.bytes_sent += self.workers.bytes_sent - before
+
+        self.workers.begin(run).wait()
         return x
 
     def weight(self, tokens, given):
@@ -169,8 +197,6 @@ class Processes:
     def commits(self, fragment, started):
         """Waits for the mean of a fragment; returns whether it counts."""
         started.wait()
-        before, self._counted = self._counted, self.workers.bytes_sent
-        self._counters.add("outer step", self._operators[fragment.mean], "", fragment.weights, self._counted - before)
         return True
 
     def settle(self, fragment):
@@ -189,10 +215,6 @@ class Processes:
     @property
     def rank(self):
         return self.workers.rank
-
-    @property
-    def bytes_sent(self):
-        return self.workers.bytes_sent
 
     def close(self):
         self._sum.close()
@@ -247,36 +269,40 @@ class DiLoCo:
 
     def __init__(self, model, *, every=50, operator="cgx:2,feedback,second=4", outer=None, fragments=1, delay=0, mix=None, min_size=256,
                  schedule=None, group=None, workers=None, manager=None, seed=0, check_every=10, deadline=600.0):
-        self.every, self._delay = number("every", every, 1), number("delay", delay)
-        count, self._check_every = number("fragments", fragments, 1), number("check_every", check_every)
-        if self.every < count:
-            raise ConfigurationError(f"globalq: {count} fragments in {self.every} local steps; give at most one for each step")
-        if self._delay >= self.every:
-            raise ConfigurationError(f"globalq: delay is {self._delay} steps, and a fragment is averaged after every {self.every}; give a shorter delay")
-        if mix is not None and not 0 <= mix <= 1:
-            raise ConfigurationError(f"globalq: mix is {mix}; give a number from 0 to 1, or None")
-        self._mix, self.steps, self._means = mix, 0, 0
-        named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-        if len(named) < count:
-            raise ConfigurationError(f"globalq: {count} fragments of {len(named)} parameters; give at most one for each")
         if manager is None:
             self._processes = Processes(workers, group, deadline, seed)
+        elif workers is not None or group is not None:
+            raise ConfigurationError("globalq: manager and a group or workers are given; give one of them")
         else:
             from .torchft import Replicas
 
-            if workers is not None or group is not None:
-                raise ConfigurationError("globalq: manager and a group or workers are given; give one of them")
-            self._processes = Replicas(manager, self.every, count, self._delay, seed)
-        self._processes.agree({"every": self.every, "fragments": count, "delay": self._delay, "mix": -1 if mix is None else mix,
-                               "check_every": self._check_every, "min_size": number("min_size", min_size),
-                               "the rate of the outer optimizer": self._rate, "an own outer optimizer": outer is not None})
-        self.fragments = []
-        for k, part in enumerate(cut(named, count)):
-            layers = [(name, tuple(p.shape), torch.float32, "float32" if p.numel() < min_size else operator) for name, p in part]
-            mean = self._processes.mean(k, operator=operator, schedule=schedule, layers=layers)
-            f = Fragment([name for name, _ in part], [p for _, p in part], mean, (k + 1) * self.every // count % self.every)
-            f.outer = Nesterov(self._rate, self._momentum) if outer is None else Optimizer(outer, f.weights)
-            self.fragments.append(f)
+            self._processes = Replicas(manager, seed)
+        with self._processes.informs():
+            self.every, self._delay = number("every", every, 1), number("delay", delay)
+            count, self._check_every = number("fragments", fragments, 1), number("check_every", check_every)
+            least = number("min_size", min_size)
+            if self.every < count:
+                raise ConfigurationError(f"globalq: {count} fragments in {self.every} local steps; give at most one for each step")
+            if self._delay >= self.every:
+                raise ConfigurationError(f"globalq: delay is {self._delay} steps, and a fragment is averaged after every {self.every}; give a shorter "
+                                         "delay")
+            if mix is not None and not 0 <= mix <= 1:
+                raise ConfigurationError(f"globalq: mix is {mix}; give a number from 0 to 1, or None")
+            self._mix, self.steps, self._means = mix, 0, 0
+            named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+            if len(named) < count:
+                raise ConfigurationError(f"globalq: {count} fragments of {len(named)} parameters; give at most one for each")
+            self._processes.plan(self.every, count, self._delay)
+            self.fragments = []
+            for k, part in enumerate(cut(named, count)):
+                layers = [(name, tuple(p.shape), torch.float32, "float32" if p.numel() < least else operator) for name, p in part]
+                mean = self._processes.mean(k, operator=operator, schedule=schedule, layers=layers)
+                f = Fragment([name for name, _ in part], [p for _, p in part], mean, (k + 1) * self.every // count % self.every)
+                f.outer = Nesterov(self._rate, self._momentum) if outer is None else Optimizer(outer, f.weights)
+                self.fragments.append(f)
+        self._processes.agree({"every": self.every, "fragments": count, "delay": self._delay, "mix": mix, "check_every": self._check_every,
+                               "min_size": least,
+                               "the outer optimizer": f"Nesterov {self._rate} {self._momentum}" if outer is None else "of torch"})
         with torch.no_grad():
             self._processes.meet(self)
         self._before = self._processes.bytes_sent
@@ -332,7 +358,7 @@ class DiLoCo:
 
     @property
     def bytes_sent(self):
-        """Bytes that this process has sent over its workers since all have the parameters of rank 0."""
+        """Bytes that the calls of this DiLoCo have sent on this process since all have the parameters of rank 0."""
         return self._processes.bytes_sent - self._before
 
     @property

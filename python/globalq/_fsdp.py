@@ -313,7 +313,8 @@ class Unit:
                 sharded.say(self, f"gathers of {own.numel()} {own.dtype} are not of its parameters, and are sent unquantized")
         if size != self._size or layout is None:  # shards of reshard_after_forward=int consist of decoded weights
             sharded.count("unquantized", "all_gather", own, own.nbytes * (size - 1))
-            return dist.all_gather_into_tensor(output, own, group=group, async_op=True)
+            with uncompressed():
+                return dist.all_gather_into_tensor(output, own, group=group, async_op=True)
         step = self.step + 1  # gathers of forward and backward pass have the same bits, as the weights have
         if step in sharded.learn_at:
             self._learn(layout, own, group, step)
@@ -388,8 +389,9 @@ class Unit:
             sharded.count("within nodes", "reduce_scatter", given, sums.nbytes * (node.size() - 1))
             rows = sums
         rows, own = rows.reshape(across.size(), count).cpu(), across.rank()
-        layout = self._layout_of_gradients(given, count)
+        layout, how = self._layout_of_gradients(given, count), sharded.gradients
         if layout is None:
+            how = HALF.text
             sharded.say(self, f"{count} values of gradients are not of its parameters, and are sent as float16")
             whole = Part(0, "", None, count)
             whole.gradients = HALF
@@ -401,7 +403,7 @@ class Unit:
                 if part.count:
                     form.encode(bytes_[place].view(dtype), travels[to, slot],
                                 (*sharded.key(part, 1, self.step * (size + 1) + to), own, across.size()))
-        sharded.count("gradients", "reduce_scatter", given, layout.row_bytes * (across.size() - 1), sharded.gradients)
+        sharded.count("gradients", "reduce_scatter", given, layout.row_bytes * (across.size() - 1), how)
         travels = travels.to(given.device)
         received = torch.empty_like(travels)
         dist.all_to_all_single(received.view(-1), travels.view(-1), group=across)
@@ -514,6 +516,7 @@ class Sharded:
     def count(self, kind, call, x, sent, how="exact"):
         """Counts what a collective has sent for the tensor x, in `sent` and for globalq.torch.report()."""
         self.sent[kind] += sent
+        how = "float32" if forced_float32() and kind in ("weights", "gradients") else how
         self._counters.add(f"shard: {call}", how, "" if kind in ("weights", "gradients") else kind, [x], sent)
 
     @property

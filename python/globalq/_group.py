@@ -20,7 +20,7 @@ from torch.autograd.profiler import record_function
 from ._calls import AllGather, AllToAll, Mean, plan
 from ._join import TensorWorkers, shared_machine
 from ._library import ConfigurationError, Error, TransportError, number
-from ._report import Counters, Report, Traffic, everything
+from ._report import Counters, Report, Traffic
 from ._vectors import operator as words_of
 from ._workers import Lane, NamedMemory, new_name
 
@@ -290,8 +290,7 @@ class ProcessGroup(BASE):
             try:
                 return NamedMemory(memory, rank, size, seconds) if memory else ConnectionWorkers(made, rank, size)
             except TransportError as problem:
-                raise TransportError(f"{problem}. This is the first compressed call of a process group, whose deadline is the timeout of "
-                                     "init_process_group(); look at the output of the missing process") from None
+                raise TransportError(f"{problem}. This is the first compressed call of a process group; its deadline is the timeout of the group") from None
 
         self._wire = Wire(connect,
                           {"seed": (options.seed + zlib.crc32(repr(list(ranks)).encode())) % 2**64, "non_finite": options.non_finite},
@@ -406,7 +405,7 @@ class ProcessGroup(BASE):
     def _count(self, what, text, tensors, call, sent, began):
         found = call.report()
         error = found["normalized_error"]
-        if found["non_finite"] and not self._lost:
+        if found["non_finite"] and not self._lost and self._options.non_finite == "propagate":
             self._lost = True
             if self._rank == 0:
                 who = found["non_finite_rank"]
@@ -642,7 +641,7 @@ def report(group=None):
         if not isinstance(found, ProcessGroup):
             raise ConfigurationError('globalq: the group is not of the back end "globalq"; use dist.init_process_group("globalq")')
         return found.report()
-    return everything()
+    return Report(Counters.whole.rows())
 
 
 def create(how, options):

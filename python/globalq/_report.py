@@ -5,53 +5,51 @@ import argparse
 import json
 import sys
 import threading
-import weakref
 from collections import namedtuple
 
 Traffic = namedtuple("Traffic", "call how why calls values bytes sent seconds error")
 Traffic.__doc__ = """What one kind of call has done on this process.
 
-call     name of the collective, such as "all_reduce"
-how      the operator, or the name of the back end that the call was passed to, such as "gloo"
-why      why it was passed on; "" if it was not, and for calls that are never compressed
+call     name of the collective, such as "all_reduce"; "DDPHook", "outer step" (DiLoCo), "shard: all_gather", "shard: reduce_scatter"
+how      the operator, of a hook that of most layers; the name of the back end that the call was passed to, such as "gloo"; or "exact"
+why      why it was passed on, or is exact; "" if it was not, and for calls that are never compressed
 calls    number of calls
 values   values of the tensors; those of a reduce_scatter have the parts of all processes
 bytes    their bytes
 sent     bytes that this process has sent; None for calls that were passed on, as their back end does not tell
-seconds  time in calls; None for those that were passed on, and of DiLoCo and shard()
+seconds  time in calls; None for those that were passed on, and of shard()
 error    ||Q(x) - x||^2 / ||x||^2 of own tensors, the mean of the first and of each hundredth call; None if none was measured
 """
 
-counted, ended = weakref.WeakSet(), []  # all Counters; the rows of those that are no more
-
 
 class Counters:
-    """Counts the traffic of a group, a hook or a DiLoCo; for any number of threads."""
+    """Counts the traffic of a group, a hook or a DiLoCo, and adds it to that of the process; for any number of threads."""
 
     def __init__(self):
         self._rows, self._lock = {}, threading.Lock()
-        counted.add(self)
-        weakref.finalize(self, keep, self._rows).atexit = False
 
     def add(self, call, how, why, tensors, sent=None, seconds=None, error=None):
         """Adds a call. Returns whether it is the first of its kind."""
+        values, bytes_ = sum(x.numel() for x in tensors), sum(x.numel() * x.element_size() for x in tensors)
+        self.whole._add((call, how, why), values, bytes_, sent, seconds, error)
+        return self._add((call, how, why), values, bytes_, sent, seconds, error)
+
+    def _add(self, kind, values, bytes_, sent, seconds, error):
         with self._lock:
-            first = (call, how, why) not in self._rows
-            row = self._rows.setdefault((call, how, why), [0, 0, 0, None, None, []])
-            row[0] += 1
-            row[1] += sum(x.numel() for x in tensors)
-            row[2] += sum(x.numel() * x.element_size() for x in tensors)
+            first = kind not in self._rows
+            row = self._rows.setdefault(kind, [0, 0, 0, None, None, 0, 0.0])
+            row[0], row[1], row[2] = row[0] + 1, row[1] + values, row[2] + bytes_
             if sent is not None:
                 row[3] = (row[3] or 0) + sent
             if seconds is not None:
                 row[4] = (row[4] or 0) + seconds
             if error is not None:
-                row[5].append(error)
+                row[5], row[6] = row[5] + 1, row[6] + error
             return first
 
     def rows(self):
         with self._lock:
-            return traffic(self._rows)
+            return [Traffic(*kind, *row[:5], row[6] / row[5] if row[5] else None) for kind, row in self._rows.items()]
 
     def save(self, path, rank):
         """Adds a line of JSON to a file."""
@@ -59,17 +57,7 @@ class Counters:
             file.write(json.dumps({"rank": rank, "traffic": [row._asdict() for row in self.rows()]}) + "\n")
 
 
-def traffic(rows):
-    return [Traffic(*key, *row[:5], sum(row[5]) / len(row[5]) if row[5] else None) for key, row in rows.items()]
-
-
-def keep(rows):
-    ended.extend(traffic(rows))  # at any point of any thread: takes no lock
-
-
-def everything():
-    """Returns the Report of this process."""
-    return Report([*ended[:], *(row for one in list(counted) for row in one.rows())])
+Counters.whole = Counters()  # of the process
 
 
 class Report(list):

@@ -6,6 +6,7 @@
 """
 
 import collections
+import contextlib
 import logging
 import statistics
 import time
@@ -155,16 +156,24 @@ class Replicas:
     A call that fails is reported to the manager, which then discards the step.
     """
 
-    def __init__(self, manager, every, fragments, delay, seed):
+    def __init__(self, manager, seed):
         if not isinstance(getattr(manager, "_pg", None), ProcessGroup):
             raise ConfigurationError("globalq: DiLoCo needs a manager whose group is globalq's: torchft.Manager(pg=globalq.torchft.ProcessGroup(..), ..)")
         if manager._use_async_quorum:
             raise ConfigurationError("globalq: the quorum of the manager is asynchronous; make it with use_async_quorum=False")
+        self._manager, self._seed, self._last = manager, seed, 0
+        self.members, self._sent = None, 0
+
+    def informs(self):
+        """Returns a context: replicas that join later make their own arguments."""
+        return contextlib.nullcontext()
+
+    def plan(self, every, fragments, delay):
+        """Takes the local steps of a mean."""
         if every % fragments or delay >= every // fragments:
             raise ConfigurationError(f"globalq: {fragments} fragments in {every} local steps with delay {delay}; over a manager one mean travels at "
                                      "a time: give a multiple of fragments as every, and a delay below every / fragments")
-        self._manager, self._every, self._delay, self._seed, self._last = manager, every // fragments, delay, seed, 0
-        self.members, self._sent = None, 0
+        self._every, self._delay = every // fragments, delay
 
     def mean(self, k, **settings):
         def alone(workers):

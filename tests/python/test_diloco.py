@@ -202,18 +202,35 @@ def test_close_frees_after_a_mean_that_failed():
     globalq.run_threads(2, work)
 
 
+def refusals(settings_of):
+    """What each worker is told by a DiLoCo with the settings of its rank, when none leaves before all have been told."""
+    told, all_told = [None] * WORKERS, threading.Barrier(WORKERS, timeout=15)
+
+    def work(workers):
+        try:
+            diloco(**settings_of(workers.rank))(net(), workers)
+        except globalq.Error as problem:
+            told[workers.rank] = str(problem)
+        all_told.wait()
+
+    globalq.run_threads(WORKERS, work)
+    return told
+
+
 def test_arguments_that_differ_are_refused_on_all_workers():
-    for name, value in ("every", 3), ("fragments", 2), ("delay", 1), ("min_size", 10), ("check_every", 0), ("outer", lambda w: torch.optim.SGD(w, 1.0)):
-        told = []
+    differ = {"every": (10, 3), "fragments": (1, 2), "delay": (0, 1), "mix": (None, 0.5), "min_size": (1000000, 1000001), "check_every": (10, 0)}
+    for name, (most, odd) in differ.items():
+        for rank in range(WORKERS):
+            told = refusals(lambda r: {name: odd if r == rank else most})
+            assert all(text and f"{name} is " in text and repr(odd) in text and repr(most) in text for text in told), told
+    assert all("outer optimizer" in text for text in refusals(lambda r: {"outer": (lambda w: torch.optim.SGD(w, 1.0)) if r == 1 else None}))
 
-        def work(workers):
-            try:
-                diloco(**{name: value} if workers.rank == 1 else {})(net(), workers)
-            except globalq.Error as problem:
-                told.append((workers.rank, str(problem)))
 
-        globalq.run_threads(WORKERS, work)
-        assert len(told) == WORKERS and all("rank 1" in text and name.replace("outer", "own outer") in text for _, text in told), told
+def test_arguments_that_one_worker_refuses_reach_all():
+    for wrong in {"every": 0}, {"operator": "nonsense"}, {"min_size": -1}, {"delay": 10}:
+        told = refusals(lambda r: wrong if r == 1 else {})
+        assert all(told), (wrong, told)
+    assert all("every" in text for text in refusals(lambda r: {"every": 0}))
 
 
 def test_what_was_sent_is_reported():

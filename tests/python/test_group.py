@@ -267,6 +267,11 @@ for _ in range(2):
     x[7] = float("nan") if rank == 1 else 1
     dist.all_reduce(x)
     assert x.isnan().all()
+group = dist.new_group(pg_options={"operator": "cgx:4", "non_finite": "error"})
+y = drawn(5000)
+y[7] = float("inf") if rank == 0 else 1
+assert isinstance(raised(lambda: dist.all_reduce(y, group=group)), globalq.NonFiniteError)
+dist.all_reduce(drawn(5000), group=group)
 """
     outputs = run_processes(script, 2)
     assert outputs[0].count("all_reduce of 5,000 values is NaN on all processes: the tensor of rank 1 contains NaN or infinity") == 1, outputs
