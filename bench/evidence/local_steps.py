@@ -4,7 +4,8 @@
 
 usage: local_steps.py [--program PROGRAM --data FILE...] [--quick] [--check]
 
-Each worker makes some steps of Adam by itself; then all average how far they came. Losses do not depend on the load, times do.
+Each worker makes some steps of Adam by itself; then all average how far they came. Losses do not depend on the load, times do. An operator is
+METHOD@SCHEDULE, or METHOD@SCHEDULE@mean where the outer step takes the mean as it is (rate 1, no momentum), as SparseLoCo does.
 """
 
 import statistics
@@ -14,12 +15,13 @@ import experiment
 
 NAME, DOCUMENT, WORKERS, STEPS, RATE = "local_steps", "docs/local-steps.md", 4, 3000, 0.003
 VALUES, ROUNDS, COMPUTING = "1Mi", 5, 0.1  # of a mean on slow links; COMPUTING: of a local step, s
-BASE, FEEDBACK, LARGEST = "float32@ring", "cgx:2,feedback", "top-k:0.03,bits=2@allgather"
+BASE, FEEDBACK, LARGEST = "float32@ring", "cgx:2,feedback", "top-k:0.03,bits=2@allgather@mean"
 OPERATORS = {  # "A+B" averages shards by A and gathers the means by B; difference of a prototype with H = 50
     BASE: "", "cgx:8@sra": "+0.001", "cgx:4@sra": "+0.008", "global-uniform:4@sra": "+0.043", "cgx:2@sra": "+0.228", "cgx:2@allgather": "+0.083",
     f"{FEEDBACK}@allgather": "+0.010", "cgx:4,feedback@allgather": "+0.001", "cgx:4,feedback@sra": "", f"{FEEDBACK}+cgx:2,rounding=nearest@sra": "+0.174",
-    f"{FEEDBACK}@sra": "+0.018", f"{FEEDBACK}+cgx:4@sra": "+0.011", f"{FEEDBACK},second=4@sra": "+0.006", LARGEST: ""}
-FEW = {BASE: "float32", "cgx:8@sra": "8 bits", "cgx:4,feedback@sra": "4 bits", f"{FEEDBACK},second=4@sra": "2 bits", LARGEST: "3 % in 2 bits"}
+    f"{FEEDBACK}@sra": "+0.018", f"{FEEDBACK}+cgx:4@sra": "+0.011", f"{FEEDBACK},second=4@sra": "+0.006", LARGEST: "",
+    LARGEST.removesuffix("@mean"): ""}
+FEW = {BASE: "float32", "cgx:8@sra": "8 bits", "cgx:4,feedback@sra": "4 bits", f"{FEEDBACK},second=4@sra": "2 bits", LARGEST: "top-k 3 %"}
 EVERY = {50: list(OPERATORS), 250: list(FEW), 10: list(FEW)}  # local steps of each mean
 SEEDS = {50: (1, 2, 3, 4, 5), 250: (1, 2, 3), 10: (1, 2, 3)}
 QUICK = {"STEPS": 100, "SEEDS": {50: (1, 2), 10: (1, 2)}, "EVERY": {50: list(OPERATORS), 10: list(FEW)}, "VALUES": "64Ki", "ROUNDS": 2}
@@ -28,12 +30,13 @@ MEANS = ["float32", "bfloat16", "cgx:4", f"{FEEDBACK}@allgather", f"{FEEDBACK},s
 
 
 def trained(program, options) -> None:
-    cells = [(seed, local, *text.split("@")) for seed in max(SEEDS.values(), key=len) for local, operators in EVERY.items() if seed in SEEDS[local]
-             for text in operators]
-    for seed, local, operator, schedule in experiment.lacking(NAME, cells, "seed", "local", "method", "schedule"):
+    cells = [(seed, local, *(text.split("@") + [None])[:3]) for seed in max(SEEDS.values(), key=len) for local, operators in EVERY.items()
+             if seed in SEEDS[local] for text in operators]
+    for seed, local, operator, schedule, outer in experiment.lacking(NAME, cells, "seed", "local", "method", "schedule", "outer"):
         experiment.measure(NAME, [
             program.parents[1] / "examples/language_model/local_steps", "--json", "--workers", WORKERS, "--local", local, "--rounds",
-            STEPS // local, "--rate", RATE, "--seed", seed, "--operator", operator, "--schedule", schedule, "--text", *options.data], waits=False)
+            STEPS // local, "--rate", RATE, "--seed", seed, "--operator", operator, "--schedule", schedule,
+            *(["--outer-rate", 1, "--momentum", 0] if outer else []), "--text", *options.data], waits=False, facts={"outer": outer} if outer else None)
 
 
 def timed(program) -> None:
@@ -50,7 +53,7 @@ def measured(program, options) -> None:
 
 
 def key(line: dict) -> tuple:
-    return line["local"], f"{line['method']}@{line['schedule']}", line["seed"]
+    return line["local"], "@".join([line["method"], line["schedule"], *([line["outer"]] if "outer" in line else [])]), line["seed"]
 
 
 class trained_losses:
@@ -86,7 +89,11 @@ def losses(lines: list[dict]) -> str:
         mean, half = found.apart(operator, local)
         return f"({mean:+.3f} ± {half:.3f})" if abs(mean) <= half else f"{mean:+.3f} ± {half:.3f}"
 
-    rows = [[f"`{operator.removesuffix('@sra').removesuffix('@ring')}`", f"{found.sent(operator):,}", f"{found.sent(BASE) / found.sent(operator):.1f}",
+    def named(operator: str) -> str:
+        method, schedule, *mean = operator.split("@")
+        return f"`{method}`" + ("" if schedule in ("sra", "ring") else f" over {schedule}") + (", no momentum" if mean else "")
+
+    rows = [[named(operator), f"{found.sent(operator):,}", f"{found.sent(BASE) / found.sent(operator):.1f}",
              *(cell(operator, local) for local in sorted(EVERY)), OPERATORS[operator]] for operator in EVERY[50]]
     seeds = ", ".join(f"{len(found.seeds[local])} seeds at H = {local}" for local in sorted(EVERY))
     return experiment.table(["operator", "bytes a mean", "times fewer", *(f"H = {local}" for local in sorted(EVERY)), "prototype, H = 50"], rows) + (
@@ -97,15 +104,20 @@ def losses(lines: list[dict]) -> str:
 def chart_of(lines: list[dict]) -> tuple[str, str]:
     """Loss against the bytes that a worker sends for a local step, with a line for each number of local steps."""
     found = trained_losses([line for line in lines if line["what"] == "local steps"])
+    top = found.mean(BASE, max(EVERY)) + 0.1  # losses above it are numbers at the edge
     data, plots = [], []
     for k, local in enumerate(sorted(EVERY)):
         points = sorted((found.sent(operator) / local, found.mean(operator, local), FEW[operator]) for operator in FEW)
-        data.append(f"$h{k} << EOD\n" + "".join(f'{x:.6g} {y:.6g} "{name}"\n' for x, y, name in points) + "EOD\n")
+        data.append(f"$h{k} << EOD\n" + "".join(f'{x:.6g} {y:.6g} "{name}"\n' for x, y, name in points if y <= top) + "EOD\n")
+        data.append(f"$above{k} << EOD\n" + "".join(f'{x:.6g} {top:.6g} "{name}: {y:.2f}"\n' for x, y, name in points if y > top) + "EOD\n")
         plots.append(f"$h{k} using 1:2 with linespoints linetype {k + 1} pointtype 7 pointsize .6 title 'H = {local}', "
-                     f"$h{k} using 1:2:3 with labels offset 0,.8 font ',9' notitle")
+                     f"$h{k} using 1:2:3 with labels offset 0,.8 font ',9' notitle, "
+                     f"$above{k} using 1:2 with points linetype {k + 1} pointtype 9 notitle, "
+                     f"$above{k} using 1:2:3 with labels offset 0,-{k + .9} font ',9' notitle")
     return "local-steps.svg", (
-        "set terminal svg size 720,400 font 'sans,11' background 'white'\nset logscale x\nset xlabel 'bytes a worker sends for each local step'\n"
-        "set ylabel 'loss on unseen text, nats a byte'\nset offsets graph .05, graph .05, graph .1, graph .05\nset key top right\nset grid\n"
+        "set terminal svg size 760,420 font 'sans-serif,11' background '#ffffff' name 'local_steps'\nset encoding utf8\nset logscale x\n"
+        "set format x '%.0f'\nset xlabel 'bytes a worker sends for each local step'\nset ylabel 'loss on unseen text, nats a byte'\n"
+        f"set yrange [*:{top:.6g}]\nset offsets graph .08, graph .08, 0, graph .05\nset key bottom left\nset grid\n"
         + "".join(data) + "plot " + ", ".join(plots) + "\n")
 
 
