@@ -104,20 +104,21 @@ def losses(lines: list[dict]) -> str:
 def chart_of(lines: list[dict]) -> tuple[str, str]:
     """Loss against the bytes that a worker sends for a local step, with a line for each number of local steps."""
     found = trained_losses([line for line in lines if line["what"] == "local steps"])
-    top = found.mean(BASE, max(EVERY)) + 0.1  # losses above it are numbers at the edge
+    top = found.mean(BASE, max(EVERY)) + 0.2  # losses above it are numbers at the edge
     data, plots = [], []
     for k, local in enumerate(sorted(EVERY)):
         points = sorted((found.sent(operator) / local, found.mean(operator, local), FEW[operator]) for operator in FEW)
         data.append(f"$h{k} << EOD\n" + "".join(f'{x:.6g} {y:.6g} "{name}"\n' for x, y, name in points if y <= top) + "EOD\n")
         data.append(f"$above{k} << EOD\n" + "".join(f'{x:.6g} {top:.6g} "{name}: {y:.2f}"\n' for x, y, name in points if y > top) + "EOD\n")
         plots.append(f"$h{k} using 1:2 with linespoints linetype {k + 1} pointtype 7 pointsize .6 title 'H = {local}', "
-                     f"$h{k} using 1:2:3 with labels offset 0,.8 font ',9' notitle, "
-                     f"$above{k} using 1:2 with points linetype {k + 1} pointtype 9 notitle, "
-                     f"$above{k} using 1:2:3 with labels offset 0,-{k + .9} font ',9' notitle")
+                     f"$h{k} using 1:2:3 with labels offset 0,{-.9 if k == 0 else .8} font ',9' textcolor linetype {k + 1} notitle")
+        if max(y for _, y, _ in points) > top:
+            plots.append(f"$above{k} using 1:2 with points linetype {k + 1} pointtype 9 notitle, "
+                         f"$above{k} using 1:2:3 with labels offset 0,-.9 font ',9' textcolor linetype {k + 1} notitle")
     return "local-steps.svg", (
         "set terminal svg size 760,420 font 'sans-serif,11' background '#ffffff' name 'local_steps'\nset encoding utf8\nset logscale x\n"
         "set format x '%.0f'\nset xlabel 'bytes a worker sends for each local step'\nset ylabel 'loss on unseen text, nats a byte'\n"
-        f"set yrange [*:{top:.6g}]\nset offsets graph .08, graph .08, 0, graph .05\nset key bottom left\nset grid\n"
+        f"set yrange [{found.mean(BASE, min(EVERY)) - 0.04:.6g}:{top:.6g}]\nset offsets graph .08, graph .08, 0, graph .05\nset key bottom left\nset grid\n"
         + "".join(data) + "plot " + ", ".join(plots) + "\n")
 
 
