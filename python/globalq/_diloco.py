@@ -288,7 +288,7 @@ class DiLoCo:
                                          "delay")
             if mix is not None and not 0 <= mix <= 1:
                 raise ConfigurationError(f"globalq: mix is {mix}; give a number from 0 to 1, or None")
-            self._mix, self.steps, self._means = mix, 0, 0
+            self._mix, self.steps, self._means = None if mix is None else float(mix), 0, 0
             named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
             if len(named) < count:
                 raise ConfigurationError(f"globalq: {count} fragments of {len(named)} parameters; give at most one for each")
@@ -300,7 +300,7 @@ class DiLoCo:
                 f = Fragment([name for name, _ in part], [p for _, p in part], mean, (k + 1) * self.every // count % self.every)
                 f.outer = Nesterov(self._rate, self._momentum) if outer is None else Optimizer(outer, f.weights)
                 self.fragments.append(f)
-        self._processes.agree({"every": self.every, "fragments": count, "delay": self._delay, "mix": mix, "check_every": self._check_every,
+        self._processes.agree({"every": self.every, "fragments": count, "delay": self._delay, "mix": self._mix, "check_every": self._check_every,
                                "min_size": least,
                                "the outer optimizer": f"Nesterov {self._rate} {self._momentum}" if outer is None else "of torch"})
         with torch.no_grad():
