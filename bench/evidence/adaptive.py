@@ -66,8 +66,8 @@ def claims(lines: list[dict]) -> list[list[str]]:
         for claim, method, published in choices:
             fewer, (mean, half) = found.fewer(method, reference), found.apart(method, reference)
             least = min(float(x) for x in published.replace(" to ", ",").split(","))
-            rows.append(experiment.claim(f"{claim}: times fewer bytes", published, f"{fewer:.2f}",
-                                         f"{'holds' if fewer >= 0.95 * least else 'holds in part' if fewer > 1.05 else 'does not hold'}; loss {mean:+.3f} ± {half:.3f}"))
+            verdict = "holds" if fewer >= 0.95 * least else "holds in part" if fewer > 1.05 else "does not hold"
+            rows.append(experiment.claim(f"{claim}: times fewer bytes", published, f"{fewer:.2f}", f"{verdict}; loss {mean:+.3f} ± {half:.3f}"))
     return rows
 
 

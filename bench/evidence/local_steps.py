@@ -29,9 +29,15 @@ LINKS = ["20mbit", "200mbit"]
 MEANS = ["float32", "bfloat16", "cgx:4", f"{FEEDBACK}@allgather", f"{FEEDBACK},second=4", FEEDBACK]
 
 
+def parts(operator: str) -> tuple[str, str, str | None]:
+    """Method, schedule, and "mean" or None."""
+    method, schedule, *outer = operator.split("@")
+    return method, schedule, outer[0] if outer else None
+
+
 def trained(program, options) -> None:
-    cells = [(seed, local, *(text.split("@") + [None])[:3]) for seed in max(SEEDS.values(), key=len) for local, operators in EVERY.items()
-             if seed in SEEDS[local] for text in operators]
+    cells = [(seed, local, *parts(text)) for seed in max(SEEDS.values(), key=len) for local, operators in EVERY.items() if seed in SEEDS[local]
+             for text in operators]
     for seed, local, operator, schedule, outer in experiment.lacking(NAME, cells, "seed", "local", "method", "schedule", "outer"):
         experiment.measure(NAME, [
             program.parents[1] / "examples/language_model/local_steps", "--json", "--workers", WORKERS, "--local", local, "--rounds",
@@ -90,8 +96,8 @@ def losses(lines: list[dict]) -> str:
         return f"({mean:+.3f} ± {half:.3f})" if abs(mean) <= half else f"{mean:+.3f} ± {half:.3f}"
 
     def named(operator: str) -> str:
-        method, schedule, *mean = operator.split("@")
-        return f"`{method}`" + ("" if schedule in ("sra", "ring") else f" over {schedule}") + (", no momentum" if mean else "")
+        method, schedule, outer = parts(operator)
+        return f"`{method}`" + ("" if schedule in ("sra", "ring") else f" over {schedule}") + (", no momentum" if outer else "")
 
     rows = [[named(operator), f"{found.sent(operator):,}", f"{found.sent(BASE) / found.sent(operator):.1f}",
              *(cell(operator, local) for local in sorted(EVERY)), OPERATORS[operator]] for operator in EVERY[50]]
@@ -109,10 +115,10 @@ def chart_of(lines: list[dict]) -> tuple[str, str]:
     for k, local in enumerate(sorted(EVERY)):
         points = sorted((found.sent(operator) / local, found.mean(operator, local), FEW[operator]) for operator in FEW)
         data.append(f"$h{k} << EOD\n" + "".join(f'{x:.6g} {y:.6g} "{name}"\n' for x, y, name in points if y <= top) + "EOD\n")
-        data.append(f"$above{k} << EOD\n" + "".join(f'{x:.6g} {top:.6g} "{name}: {y:.2f}"\n' for x, y, name in points if y > top) + "EOD\n")
         plots.append(f"$h{k} using 1:2 with linespoints linetype {k + 1} pointtype 7 pointsize .6 title 'H = {local}', "
                      f"$h{k} using 1:2:3 with labels offset 0,{-.9 if k == 0 else .8} font ',9' textcolor linetype {k + 1} notitle")
-        if max(y for _, y, _ in points) > top:
+        if above := [(x, y, name) for x, y, name in points if y > top]:
+            data.append(f"$above{k} << EOD\n" + "".join(f'{x:.6g} {top:.6g} "{name}: {y:.2f}"\n' for x, y, name in above) + "EOD\n")
             plots.append(f"$above{k} using 1:2 with points linetype {k + 1} pointtype 9 notitle, "
                          f"$above{k} using 1:2:3 with labels offset 0,-.9 font ',9' textcolor linetype {k + 1} notitle")
     return "local-steps.svg", (

@@ -135,15 +135,12 @@ class Processes:
         self._owns = workers is None
         self.workers = join(group, deadline) if workers is None else workers
         self._seed, self._calls = seed, 0
-        self.bytes_sent = 0  # of these calls; only their thread adds to it
+        self.bytes_sent = 0  # of these calls since meet(); only their thread adds to it
         self._sum, self._root = Mean(self.workers, "float32", seed=seed), Broadcast(self.workers, "float32", seed=seed)
 
     def mean(self, k, **settings):
         """Returns what averages fragment k."""
         return GroupMean(self, settings, seed=self._seed + k)
-
-    def plan(self, every, fragments, delay):
-        """Any numbers suit these processes."""
 
     def informs(self):
         """Returns a context without calls, in which an exception reaches the other processes."""
@@ -155,8 +152,8 @@ class Processes:
         theirs = self.first(torch.tensor(list(text.ljust(SETTINGS)), dtype=torch.float32))
         other = json.loads(bytes(int(x) for x in theirs.tolist()))
         if wrong := [f"{name} is {value!r} on rank {self.rank} and {other[name]!r} on rank 0" for name, value in settings.items() if other[name] != value]:
-            self.refuse(f"DiLoCo: {', '.join(wrong)}")
-            raise DisagreementError(f"globalq: DiLoCo: {', '.join(wrong)}; give all processes the same arguments")
+            with self.informs():
+                raise DisagreementError(f"globalq: DiLoCo: {', '.join(wrong)}; give all processes the same arguments")
 
     def meet(self, local):
         """All begin as rank 0 does."""
@@ -164,6 +161,7 @@ class Processes:
             for p, w in zip(f.parameters, f.weights):
                 w.copy_(self.first(w.cpu().view(-1)).view(w.shape))
                 p.copy_(w)
+        self.bytes_sent = 0
 
     def due(self, local):
         """Returns the fragments whose means begin after this local step."""
@@ -202,9 +200,6 @@ class Processes:
     def settle(self, fragment):
         """Waits for the mean of a fragment, whose state is saved."""
         fragment.started.wait()
-
-    def refuse(self, why):
-        self.workers.refuse(why)
 
     def state(self):
         return {"calls": self._calls}
@@ -292,7 +287,6 @@ class DiLoCo:
             named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
             if len(named) < count:
                 raise ConfigurationError(f"globalq: {count} fragments of {len(named)} parameters; give at most one for each")
-            self._processes.plan(self.every, count, self._delay)
             self.fragments = []
             for k, part in enumerate(cut(named, count)):
                 layers = [(name, tuple(p.shape), torch.float32, "float32" if p.numel() < least else operator) for name, p in part]
@@ -305,7 +299,6 @@ class DiLoCo:
                                "the outer optimizer": f"Nesterov {self._rate} {self._momentum}" if outer is None else "of torch"})
         with torch.no_grad():
             self._processes.meet(self)
-        self._before = self._processes.bytes_sent
 
     @torch.no_grad()
     def step(self, tokens=None):
@@ -352,14 +345,14 @@ class DiLoCo:
         """Compares the bits of the common weights with those of rank 0."""
         own = fragment.digest()
         if not self._processes.first(own).equal(own):
-            why = f"the common weights of {fragment.names[0]}, .. of rank {self._processes.rank} differ from those of rank 0"
-            self._processes.refuse(why)
-            raise DisagreementError(f"globalq: {why}; use the outer optimizer that DiLoCo has, or equal processors and versions of torch")
+            with self._processes.informs():
+                raise DisagreementError(f"globalq: the common weights of {fragment.names[0]}, .. of rank {self._processes.rank} differ from those of "
+                                        "rank 0; use the outer optimizer that DiLoCo has, or equal processors and versions of torch")
 
     @property
     def bytes_sent(self):
         """Bytes that the calls of this DiLoCo have sent on this process since all have the parameters of rank 0."""
-        return self._processes.bytes_sent - self._before
+        return self._processes.bytes_sent
 
     @property
     def means(self):

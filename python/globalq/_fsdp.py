@@ -516,8 +516,8 @@ class Sharded:
     def count(self, kind, call, x, sent, how="exact"):
         """Counts what a collective has sent for the tensor x, in `sent` and for globalq.torch.report()."""
         self.sent[kind] += sent
-        how = "float32" if forced_float32() and kind in ("weights", "gradients") else how
-        self._counters.add(f"shard: {call}", how, "" if kind in ("weights", "gradients") else kind, [x], sent)
+        quantized = kind in ("weights", "gradients")
+        self._counters.add(f"shard: {call}", "float32" if quantized and forced_float32() else how, "" if quantized else kind, [x], sent)
 
     @property
     def step(self):

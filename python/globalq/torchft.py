@@ -165,11 +165,12 @@ class Replicas:
         self.members, self._sent = None, 0
 
     def informs(self):
-        """Returns a context: replicas that join later make their own arguments."""
+        """Returns a context: a replica that raises leaves, and the others notice that it is missing."""
         return contextlib.nullcontext()
 
-    def plan(self, every, fragments, delay):
-        """Takes the local steps of a mean."""
+    def agree(self, settings):
+        """Takes the local steps of a mean. Replicas may differ in them: each weighs what it has trained. Means and bits are compared later."""
+        every, fragments, delay = settings["every"], settings["fragments"], settings["delay"]
         if every % fragments or delay >= every // fragments:
             raise ConfigurationError(f"globalq: {fragments} fragments in {every} local steps with delay {delay}; over a manager one mean travels at "
                                      "a time: give a multiple of fragments as every, and a delay below every / fragments")
@@ -183,9 +184,6 @@ class Replicas:
 
         run_threads(1, alone)  # refuses what every mean would refuse
         return FragmentMean(self, self._seed + k, settings)
-
-    def agree(self, settings):
-        """Replicas may differ in their local steps: each weighs what it has trained. Means and bits are compared later."""
 
     def meet(self, local):
         def heal(common):
@@ -254,9 +252,6 @@ class Replicas:
     def settle(self, fragment):
         raise ConfigurationError("globalq: state_dict() while a mean travels, which a manager commits or not; save after a step() that has moved the "
                                  "common weights")
-
-    def refuse(self, why):
-        """This replica leaves; the others notice that it is missing."""
 
     def state(self):
         return {"last": self._last}
