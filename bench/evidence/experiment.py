@@ -39,6 +39,13 @@ def source_hash() -> str:
     return whole.hexdigest()[:12]
 
 
+def commit() -> str:
+    """The current one, with -dirty if one of these sources differs from it."""
+    sources = [f"{folder}/{kind}" for folder, kind in MEASURED]
+    changed = subprocess.run(["git", "diff", "--quiet", "HEAD", "--", *sources], cwd=ROOT, check=False).returncode
+    return benchmarks.commit().removesuffix("-dirty") + ("-dirty" if changed else "")
+
+
 def read(name: str) -> list[dict]:
     path = RESULTS / f"{name}.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines() if line] if path.exists() else []
@@ -75,7 +82,7 @@ def measure(name: str, command: list, *, waits: bool = True, facts: dict | None 
     found = [json.loads(line, parse_float=lambda digits: float(f"{float(digits):.6g}")) for line in done.stdout.splitlines() if line.startswith("{")]
     own = [line["processor"] for line in found if "processor" in line]
     foreign = round(max(0.0, busy_seconds() - busy - own[0]) / seconds / len(os.sched_getaffinity(0)), 3) if own else None
-    run = {"commit": benchmarks.commit(), "source": source_hash(), "date": benchmarks.today(),
+    run = {"commit": commit(), "source": source_hash(), "date": benchmarks.today(),
            "machine": re.sub(r", L1 .*?iB(?=, [a-z]|$)", "", benchmarks.machine()), "seconds": round(seconds), "load": round(load, 2)}
     if foreign is not None:
         run["foreign"] = foreign
