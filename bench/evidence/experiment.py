@@ -21,7 +21,8 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 NETWORKS = {"200mbit": "0.2 Gbit/s", "1gbit": "1 Gbit/s", "10gbit": "10 Gbit/s", "shared memory": "shared memory"}
 EVERY = {"replay": False, "breakdown": False, "limits": False, "schedules": False, "errors": True, "language": True, "sharded": True,
-         "adaptive": True, "glyphs": True, "click": True, "local_steps": True}  # bench/evidence/NAME.py and results/NAME.jsonl; whether it trains
+         "adaptive": True, "glyphs": True, "click": True, "local_steps": True,
+         "trainers": False}  # bench/evidence/NAME.py and results/NAME.jsonl; whether it trains
 ROOT = HERE.parents[1]
 RESULTS = HERE / "results"
 sys.path[:0] = [str(HERE.parent / "support"), str(HERE)]
