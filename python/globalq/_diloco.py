@@ -167,6 +167,10 @@ class Processes:
         """Returns the fragments whose means begin after this local step."""
         return [f for f in local.fragments if local.steps % local.every == f.offset]
 
+    def met(self, fragment):
+        """Returns whether the common weights of a fragment have been compared since members came or went; they are compared then."""
+        return True
+
     def average(self, x):
         """Returns the mean of a tensor over the processes; over a manager None if it fails."""
         return self._in_order(self._sum, x)
@@ -243,7 +247,8 @@ class DiLoCo:
     min_size   parameters with fewer values travel as float32
     group, workers, manager  processes: a group of torch (None: all); or workers, which stay the caller's; or a torchft.Manager, see below
     seed       selects the random bits, together with the number of the mean
-    check_every  means after which the bits of all processes are compared, before the next one; 0: never. Costs a message of 128 bytes
+    check_every  means after which the bits of all processes are compared, before the next one, over a manager also when members have come or
+                 gone; 0: never. Costs a message of 128 bytes
     deadline   longest time in seconds of a message; a manager's group has its own
 
     Over torchft's Manager, whose group is a globalq.torchft.ProcessGroup and whose quorum is not asynchronous, replicas may come and go:
@@ -314,7 +319,7 @@ class DiLoCo:
             if f.started is not None and self.steps >= f.due:
                 self._end(f)
         for f in self._processes.due(self):
-            if self._check_every and self._means and self._means % self._check_every == 0:
+            if self._check_every and (not self._processes.met(f) or self._means and self._means % self._check_every == 0):
                 self._check(f)
             f.begin(self._factor(self._processes.weight(f.tokens, tokens is not None)), self.steps + self._delay, self._delay > 0)
             if self._delay == 0:

@@ -162,7 +162,7 @@ class Replicas:
         if manager._use_async_quorum:
             raise ConfigurationError("globalq: the quorum of the manager is asynchronous; make it with use_async_quorum=False")
         self._manager, self._seed, self._last = manager, seed, 0
-        self.members, self._sent = None, 0
+        self.members, self._sent, self._met = None, 0, set()
 
     def informs(self):
         """Returns a context: a replica that raises leaves, and the others notice that it is missing."""
@@ -202,8 +202,13 @@ class Replicas:
         self._manager.start_quorum()  # may heal this replica
         members = self._manager._pg.members()
         if members is not self.members:
-            self._sent, self.members = self.bytes_sent, members
+            self._sent, self.members, self._met = self.bytes_sent, members, set()
         return [local.fragments[self._manager.current_step() % len(local.fragments)]]
+
+    def met(self, fragment):
+        met = fragment in self._met
+        self._met.add(fragment)
+        return met
 
     def start(self, what, operator, x, job):
         """Starts a call, unless one before has failed."""

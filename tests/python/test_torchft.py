@@ -130,7 +130,7 @@ class Script:
         return counts
 
 
-def replicas(plan, work, commits=lambda attempt: True, **settings):
+def replicas(plan, work, commits=lambda attempt: True, timeout=20, **settings):
     """Runs work(replica, model, local, manager) in threads. plan: for each attempt, the replicas that take part in it; one that joins, or is
     not the first of the first attempt, heals from the first."""
     made, state, lock, results, problems = {}, {}, threading.Lock(), {}, []
@@ -160,7 +160,7 @@ def replicas(plan, work, commits=lambda attempt: True, **settings):
             with lock:
                 torch.manual_seed(replica)
                 model = torch.nn.Linear(40, 60)
-            made[replica] = globalq.torchft.ProcessGroup("cgx:4", timeout=timedelta(seconds=20))
+            made[replica] = globalq.torchft.ProcessGroup("cgx:4", timeout=timedelta(seconds=timeout))
             manager = Script(made[replica], configure(replica), commits)
             manager._attempt = first
             with globalq.torch.DiLoCo(model, manager=manager, **settings) as local:
@@ -222,6 +222,24 @@ def test_replicas_owe_what_their_means_left_out_whoever_leaves_or_joins(schedule
         assert all(after.equal(rounds[0][3]) for *_, after in rounds)
     owed = sum(residual_of(state) for _, state in found.values())
     assert owed.abs().max() > 0.1 and (ways - sent - owed).abs().max() < 1e-4
+
+
+def test_a_replica_with_other_bits_is_refused_when_members_have_changed():
+    plan = [(0, 1), (0, 1), (0, 1, 2)]
+
+    def work(replica, model, local, manager):
+        seen = []
+        for attempt in (k for k, row in enumerate(plan) if replica in row):
+            if (replica, attempt) == (1, 2):
+                local.fragments[0].weights[0][0, 0] += 1  # it has committed a step alone
+            try:
+                seen.append(local.step())
+            except globalq.DisagreementError as problem:
+                seen.append("of rank 1 differ from those of rank 0" in str(problem))
+        return seen
+
+    found = replicas(plan, work, every=1, operator="cgx:4", min_size=1, timeout=3, check_every=1000)
+    assert found == {0: [True, True, False], 1: [True, True, True], 2: [True]}  # the last one has healed
 
 
 def test_a_call_that_fails_has_its_step_discarded():
