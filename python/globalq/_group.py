@@ -106,12 +106,15 @@ def uncompressed():
 class Result(c10d.Work):
     """A call that has begun.
 
-    longest  seconds that wait() waits at most, once those before it have ended; None: until it ends by the timeout of the group
+    longest  seconds that wait() waits at most, once those before it have ended or have been given up; None: until it ends by the timeout
+             of the group
     failed   called with the exception of the call, if it has one
+    before   the call that ends before this one begins, or None
     """
 
-    def __init__(self, what, outputs, longest=None, failed=None):
+    def __init__(self, what, outputs, longest=None, failed=None, before=None):
         super().__init__()
+        self._before = before
         self._what, self._outputs, self._longest, self._failed, self._problem = what, outputs, longest, failed, None
         self.begun, self._done, self._ended, self._lock = threading.Event(), threading.Event(), torch.futures.Future(), threading.Lock()
 
@@ -147,6 +150,7 @@ class Result(c10d.Work):
             self._problem = problem
             if problem is not None and self._failed is not None:
                 self._failed(problem)
+            self._before = None
             self._done.set()
         self._ended.set_result("" if problem is None else str(problem) or type(problem).__name__)
 
@@ -159,16 +163,33 @@ class Result(c10d.Work):
         with record_function(f"globalq::wait {self._what}"):
             if seconds is None or seconds < 0:
                 seconds = self._longest
-                self.begun.wait()
-            ended = self._done.wait(seconds)
-        if not ended:
-            self.finish(TransportError(f"globalq: {self._what} has not ended after {seconds:g} s; a process may be slow, or missing: look at "
-                                       "the output of the others"))
+                self._follow()
+            self._end_in(seconds)
         with contextlib.suppress(Exception):
             self._future.wait()  # so that it is done as well
         if self._problem is not None:
             raise self._problem
         return True
+
+    def _end_in(self, seconds):
+        """Returns when the call has ended; gives it up after some seconds."""
+        if not self._done.wait(seconds):
+            self.finish(TransportError(f"globalq: {self._what} has not ended after {seconds:g} s; a process may be slow, or missing: look at "
+                                       "the output of the others"))
+
+    def _follow(self):
+        """Returns when the call has begun. If calls have a longest time, those before it are given up like itself, and then it ends as they did."""
+        queue, earlier = [], self._before if self._longest is not None else None
+        while earlier is not None:
+            queue.append(earlier)
+            earlier = earlier._before
+        for earlier in reversed(queue):
+            earlier.begun.wait()
+            earlier._end_in(earlier._longest)
+            if earlier._problem is not None:
+                self.finish(earlier._problem)
+                return
+        self.begun.wait()
 
     synchronize = wait
 
@@ -281,6 +302,7 @@ class ProcessGroup(BASE):
         self._store = store
         self._gloo = dist.ProcessGroupGloo(dist.PrefixStore("globalq/gloo", store), rank, size, timeout=timeout)
         self._nccl, self._step, self._counters, self._lock, self._lost = None, 0, Counters(), threading.Lock(), False
+        self._last = lambda: None  # reference to the result of the last call, which the lane has until the call has ended
         self._kept = collections.deque(maxlen=64 if BASE is not BACKEND else 0)  # an older torch does not keep a Work of Python for C++
         memory, seconds = self._meet(), max(1.0, timeout.total_seconds())
         made = [] if memory else [dist.ProcessGroupGloo(dist.PrefixStore(f"globalq/connection/{k}", store), rank, size, timeout=timeout)
@@ -388,7 +410,8 @@ class ProcessGroup(BASE):
         with self._lock:  # steps and the order of calls belong together
             step, self._step = self._step, self._step + len(tensors)
             what = f"{what} {text}".rstrip() if tensors else what
-            result = Result(what, outputs, self._longest(outputs), self._failed)
+            result = Result(what, outputs, self._longest(outputs), self._failed, self._last())
+            self._last = weakref.ref(result)
             ready = [torch.cuda.current_stream(x.device).record_event() for x in tensors if x.is_cuda]
 
             def run():
