@@ -231,10 +231,10 @@ class ConnectionWorkers(TensorWorkers):
 
 
 class Wire:
-    """The connections of a group, and its calls; only for the thread of the lane."""
+    """The connections of a group, and its calls; only for the thread of the lane. memory: name of the shared memory that it will have, or None"""
 
-    def __init__(self, connect, settings, schedule):
-        self._connect, self._settings, self._schedule, self._workers, self._calls, self._made = connect, settings, schedule, None, {}, []
+    def __init__(self, connect, settings, schedule, memory):
+        self.memory, self._connect, self._settings, self._schedule, self._workers, self._calls, self._made = memory, connect, settings, schedule, None, {}, []
 
     def workers(self):
         if self._workers is None:
@@ -267,6 +267,9 @@ class Wire:
             each.close()
         if self._workers is not None:
             self._workers.close()
+        elif self.memory is not None:  # rank 0 may have made it, and been killed before another one opened it
+            with contextlib.suppress(OSError):
+                os.unlink(f"/dev/shm/globalq-{self.memory}")
 
 
 def end(wire, counters, rank):
@@ -316,7 +319,7 @@ class ProcessGroup(BASE):
 
         self._wire = Wire(connect,
                           {"seed": (options.seed + zlib.crc32(repr(list(ranks)).encode())) % 2**64, "non_finite": options.non_finite},
-                          options.schedule)
+                          options.schedule, memory)
         wire, counters = self._wire, self._counters
         self._lane = Lane("globalq group", "the process group is destroyed", "the process group belongs to the process that this one was forked "
                           "from; call init_process_group() after fork", lambda: end(wire, counters, rank))

@@ -91,6 +91,10 @@ def test_members_sum_and_a_call_without_all_of_them_is_given_up(members):
         summed(groups[0], given)
 
     members(groups[:2], 2)
+    memory = [f"/dev/shm/globalq-{g.members()._wire.memory}" for g in groups[:2]]
+    pathlib.Path(memory[0]).touch()  # as rank 0 does that is killed before another one joins
+    members(groups[:2], 3)
+    assert memory[0] == memory[1] and not os.path.exists(memory[0])
     xs = [torch.full((5000,), rank + 1.0) for rank in range(2)]
     for work in [summed(g, x) for g, x in zip(groups, xs)]:
         work.wait()
