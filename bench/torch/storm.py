@@ -6,9 +6,11 @@
     python3 bench/torch/storm.py --replicas 4 --events 200 --trainer globalq --operator cgx:2,feedback,second=4
 
 Each replica is a process. An event hits a random one: SIGKILL, after which it starts again and heals from another; or SIGSTOP for some
-seconds. Two others always run meanwhile and have healed, or the training would begin anew. It checks that all replicas have the same bits
-after each committed step, except the last one before a kill, which survivors may not have committed, and prints the longest pause between
-steps, and the loss beside that of a run without events. Exits with 1 if something is wrong. Needs torch 2.8 or newer and torchft.
+seconds. Two others always run meanwhile and have healed, or the training would begin anew. A replica may commit a step alone, if the others
+have given it up and form a quorum before it comes: it heals then. So all replicas must have the same bits after each committed step, or at
+their next one. No call may take longer than the deadline, apart from the time in which its own process was stopped. It prints the longest
+call, the longest pause between steps (a member that is killed needs seconds to start), and the loss beside that of a run without events.
+Exits with 1 if something is wrong. Needs torch 2.8 or newer and torchft.
 """
 
 import argparse
@@ -34,7 +36,9 @@ def worker(asked):
 
     import globalq.torch
     import globalq.torchft
+    from globalq import _group
 
+    calls = timed(_group.Result)
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
     store = torch.distributed.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
@@ -73,32 +77,59 @@ def worker(asked):
                 with torch.no_grad():
                     loss = nn.functional.mse_loss(model(held_out), teacher(held_out)).item()
                 print(json.dumps({"replica": asked.replica, "step": step, "hash": hashlib.sha256(bits).hexdigest()[:16], "loss": loss,
-                                  "members": manager.num_participants()}), flush=True)
+                                  "members": manager.num_participants(), "calls": calls}), flush=True)
+                calls.clear()
                 if step == asked.steps and asked.report:
                     print(group.report(), file=sys.stderr, flush=True)
+
+
+def timed(results):
+    """Returns a list that gets the begin and the end of each call of a class of results, by the clock that all processes have."""
+    calls, run, finish = [], results.run, results.finish
+
+    def begin(result, job):
+        result.began = time.monotonic()
+        run(result, job)
+
+    def end(result, problem, stores=()):
+        ends = not result.is_completed() and result.begun.is_set()
+        finish(result, problem, stores)
+        if ends:
+            calls.append((result.began, time.monotonic()))
+
+    results.run, results.finish = begin, end
+    return calls
 
 
 class Replica:
     """A process, and a thread that collects its lines."""
 
     def __init__(self, command, lines):
-        self.process, self.lines = subprocess.Popen(command, stdout=subprocess.PIPE, text=True), []
+        self.process, self.lines, self.stops = subprocess.Popen(command, stdout=subprocess.PIPE, text=True), [], []
         self._thread = threading.Thread(target=self._read, args=(lines,), daemon=True)
         self._thread.start()
 
     def kill(self):
-        """Ends it; its last line, if any, is one that others may not have committed."""
         self.process.kill()
         self.process.wait()
         self._thread.join()
-        for line in self.lines[-1:]:
-            line["last"] = True
+
+    def stop(self):
+        self.stops.append([time.monotonic(), None])
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self):
+        self.process.send_signal(signal.SIGCONT)
+        self.stops[-1][1] = time.monotonic()
 
     def _read(self, lines):
         for line in self.process.stdout:
             if line.startswith("{"):
-                self.lines.append(json.loads(line))
-                lines.append((time.monotonic(), self.lines[-1]))
+                at, found = time.monotonic(), json.loads(line)
+                self.lines.append(found)
+                stops = [(begin, end or at) for begin, end in self.stops]
+                found["longest"] = max((e - b - sum(max(0, min(e, end) - max(b, begin)) for begin, end in stops) for b, e in found["calls"]), default=0)
+                lines.append((at, found))
 
 
 def training(asked, events):
@@ -125,7 +156,7 @@ def training(asked, events):
         now = time.monotonic()
         for k, until in list(stopped.items()):
             if now >= until:
-                replicas[k].process.send_signal(signal.SIGCONT)
+                replicas[k].go_on()
                 del stopped[k]
         for k, r in enumerate(replicas):
             if r.process.poll() is not None:
@@ -138,7 +169,7 @@ def training(asked, events):
             continue
         if draw.random() < 0.5:
             stopped[k] = now + draw.uniform(0.5, 2 * asked.timeout)
-            replicas[k].process.send_signal(signal.SIGSTOP)
+            replicas[k].stop()
         else:
             replicas[k].kill()
         done, goal = done + 1, max(goal, latest + 5)
@@ -150,16 +181,19 @@ def training(asked, events):
 
 
 def checked(lines, what):
-    """Returns how many steps were committed, the longest pause between two, the last loss, and what is wrong."""
-    of, wrong = {}, []
+    """Returns how many steps were committed, how many of them differently, the longest pause between two, the longest call, the last loss, and what is wrong."""
+    of, last, wrong = {}, {}, []
     for _, line in lines:
-        if not line.get("last"):
-            of.setdefault(line["step"], set()).add(line["hash"])
-    wrong += [f"{what}: replicas differ after step {step}" for step, hashes in sorted(of.items()) if len(hashes) > 1]
+        of.setdefault(line["step"], set()).add(line["hash"])
+    for _, line in lines:
+        k, step = line["replica"], line["step"]
+        if len(of[step]) > 1 and len(of.get(last.get(k), ())) > 1:
+            wrong.append(f"{what}: replicas differ after step {step}; replica {k} also after step {last[k]}, before it")
+        last[k] = step
     times, pauses = sorted({line["step"]: at for at, line in reversed(lines)}.values()), [0.0]
     pauses += [b - a for a, b in zip(times, times[1:])]
-    last = [line["loss"] for _, line in lines if line["step"] == max(of)]
-    return max(of), max(pauses), last[0], wrong
+    loss, call = next(line["loss"] for _, line in lines if line["step"] == max(of)), max(line["longest"] for _, line in lines)
+    return max(of), sum(len(hashes) > 1 for hashes in of.values()), max(pauses), call, loss, wrong
 
 
 def main():
@@ -187,10 +221,11 @@ def main():
         if not lines:
             print(f"{what}: no step was committed", file=sys.stderr)
             return 1
-        steps, pause, loss, found = checked(lines, what)
+        steps, alone, pause, call, loss, found = checked(lines, what)
         wrong += found + [f"{what}: {sentence}" for sentence in failed]
         wrong += [f"{what}: {events - done} events did not happen"] if done < events else []
-        print(f"{what}: {done} events, {steps} steps, longest pause {pause:.1f} s, loss {loss:.5f}", flush=True)
+        wrong += [f"{what}: a call took {call:.1f} s, with a deadline of {asked.timeout:g} s"] if call > asked.timeout + 1 else []
+        print(f"{what}: {done} events, {steps} steps, {alone} committed alone, longest call {call:.1f} s, longest pause {pause:.1f} s, loss {loss:.5f}", flush=True)
     for sentence in wrong:
         print(sentence, file=sys.stderr)
     return 1 if wrong else 0
