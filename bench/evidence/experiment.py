@@ -20,9 +20,9 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 NETWORKS = {"200mbit": "0.2 Gbit/s", "1gbit": "1 Gbit/s", "10gbit": "10 Gbit/s", "shared memory": "shared memory"}
+# bench/evidence/NAME.py and results/NAME.jsonl; whether it trains with LibTorch
 EVERY = {"replay": False, "breakdown": False, "limits": False, "schedules": False, "errors": True, "language": True, "sharded": True,
-         "adaptive": True, "glyphs": True, "click": True, "local_steps": True,
-         "trainers": False}  # bench/evidence/NAME.py and results/NAME.jsonl; whether it trains
+         "adaptive": True, "glyphs": True, "click": True, "local_steps": True, "trainers": False}
 ROOT = HERE.parents[1]
 RESULTS = HERE / "results"
 sys.path[:0] = [str(HERE.parent / "support"), str(HERE)]
@@ -125,14 +125,19 @@ class Incomplete(Exception):
     """Lines that are too few for a table."""
 
 
-def one_source(name: str, lines: list[dict]) -> None:
-    """Refuses lines of several versions of the sources; no lines are incomplete."""
+def one_source(name: str, lines: list[dict], *facts: str) -> None:
+    """Refuses lines of several versions of the sources, or of a fact such as a hash of data; no lines are incomplete."""
     if not lines:
         raise Incomplete
     sources = sorted({line["run"].get("source", "none") for line in lines})
     if len(sources) > 1:
         raise SystemExit(f"evidence: results/{name}.jsonl has lines of {len(sources)} versions of the measured sources ({', '.join(sources)}); "
                          "measure its older lines again, or its table mixes versions")
+
+
+    for fact in facts:
+        if len(found := {line[fact] for line in lines}) > 1:
+            raise SystemExit(f"evidence: results/{name}.jsonl has lines of {len(found)} versions of {fact}; measure its older lines again")
 
 
 def identical(lines: list[dict]) -> None:
@@ -190,6 +195,12 @@ def origin(lines: list[dict]) -> str:
 def claim(what: str, paper, here: str, verdict: str, *, c: str = "", kernels: str = "", formula: str = "") -> list[str]:
     """A row of the table of docs/evidence.md, as claims.py heads it."""
     return [what, c, kernels, str(paper), formula, here, verdict]
+
+
+def difference(mean: float, half: float, digits: int = 3) -> str:
+    """In parentheses if the interval contains 0."""
+    text = f"{mean:+.{digits}f} ± {half:.{digits}f}"
+    return f"({text})" if abs(mean) <= half else text
 
 
 def compared(mean: float, half: float) -> str:

@@ -74,9 +74,7 @@ class accuracies:
         return experiment.interval([own - base for own, base in zip(self.of[method], self.of[reference])])
 
     def shown(self, method: str) -> str:
-        mean, half = self.difference(method)
-        text = f"{mean:+.2f} ± {half:.2f}"
-        return f"({text})" if abs(mean) <= half else text
+        return experiment.difference(*self.difference(method), 2)
 
     def bits(self, method: str) -> str:
         """Of a value: each worker sends its frame to all others; CGX sends codes and means of all segments but one."""
@@ -92,9 +90,7 @@ class accuracies:
 
 
 def rendered(lines: list[dict]) -> str:
-    experiment.one_source(NAME, lines)
-    if len({line["pictures"] for line in lines}) > 1:
-        raise SystemExit(f"evidence: results/{NAME}.jsonl has lines of several files of pictures")
+    experiment.one_source(NAME, lines, "pictures")
     experiment.identical(lines)
     by_workers = {n: accuracies(lines, n) for n in WORKERS}
     columns = [column for column in COLUMNS if len(by_workers[column[0]].seeds) > 1]

@@ -92,8 +92,7 @@ def losses(lines: list[dict]) -> str:
             return ""
         if operator == BASE:
             return f"{found.mean(BASE, local):.3f}"
-        mean, half = found.apart(operator, local)
-        return f"({mean:+.3f} ± {half:.3f})" if abs(mean) <= half else f"{mean:+.3f} ± {half:.3f}"
+        return experiment.difference(*found.apart(operator, local))
 
     def named(operator: str) -> str:
         method, schedule, outer = parts(operator)

@@ -18,14 +18,15 @@ import experiment
 
 NAME, DOCUMENT, WORKERS, NETWORK, STEPS, LOCAL, SEEDS = "trainers", "docs/torch.md", 4, "200mbit", 200, 25, (1, 2, 3)
 QUICK = {"STEPS": 100, "SEEDS": (1, 2)}
-PAIRS = [  # trainer, operator, that of weights, its row, lines that are added or changed
-    ("DDP", "gloo", "", "DDP", ""), ("DDP", "cgx:4", "", "back end `cgx:4`", "2"),
-    ("FSDP2", "gloo", "", "FSDP2", ""), ("FSDP2", "cgx:4", "qsdp:8", "back end `cgx:4`, weights `qsdp:8`", "2"),
-    ("torchft", "gloo", "", "torchft's DDP", ""), ("torchft", "cgx:4", "", "group `cgx:4`", "2"),
-    ("torchft's DiLoCo", "gloo", "", "torchft's DiLoCo", ""), ("torchft's DiLoCo", "cgx:4", "", "group `cgx:4`", "2"),
-    ("globalq's DiLoCo", "cgx:2,feedback,second=4", "", "`globalq.torch.DiLoCo`, `cgx:2,feedback,second=4`", "3"),
-]
-BASE = {trainer: next(t for t, operator, *_ in PAIRS if operator == "gloo" and t.split()[-1] == trainer.split()[-1]) for trainer, *_ in PAIRS}
+ROWS = {  # trainer and operator: title, lines that are added or changed
+    ("DDP", "gloo"): ("DDP", ""), ("DDP", "cgx:4"): ("back end `cgx:4`", "2"),
+    ("FSDP2", "gloo"): ("FSDP2", ""), ("FSDP2", "cgx:4"): ("back end `cgx:4`, weights `qsdp:8`", "2"),
+    ("torchft", "gloo"): ("torchft's DDP", ""), ("torchft", "cgx:4"): ("group `cgx:4`", "2"),
+    ("torchft's DiLoCo", "gloo"): ("torchft's DiLoCo", ""), ("torchft's DiLoCo", "cgx:4"): ("group `cgx:4`", "2"),
+    ("globalq's DiLoCo", "cgx:2,feedback,second=4"): ("`globalq.torch.DiLoCo`, `cgx:2,feedback,second=4`", "3"),
+}
+WEIGHTS = {"FSDP2": "qsdp:8"}
+BASE = {"globalq's DiLoCo": "torchft's DiLoCo"}  # whose row without globalq one is beside, if not its own
 COLORS = {"DDP": "#0072b2", "FSDP2": "#009e73", "torchft": "#e69f00", "torchft's DiLoCo": "#d55e00", "globalq's DiLoCo": "#cc79a7"}
 
 
@@ -43,22 +44,17 @@ def measured(program, options) -> None:
     if subprocess.run([python, "-c", "import torchft, globalq.torch"], stderr=subprocess.PIPE, check=False).returncode != 0:
         print(f"evidence: {NAME} is left out: {python} has no torchft, or build/python no globalq; scripts/test-torch installs both", file=sys.stderr)
         return
-    cells = [(seed, trainer, operator) for seed in SEEDS for trainer, operator, *_ in PAIRS]
+    cells = [(seed, *row) for seed in SEEDS for row in ROWS]
     for seed, trainer, operator in experiment.lacking(NAME, cells, "seed", "trainer", "method"):
-        weights = next(w for t, o, w, *_ in PAIRS if (t, o) == (trainer, operator))
         experiment.measure(NAME, experiment.cluster(
             WORKERS, NETWORK, "unshare", "--uts", python, "bench/torch/trainers.py", "--trainer", trainer, "--operator", operator,
-            *(["--weights", weights] if weights else []), "--seed", seed, "--steps", STEPS, "--local", LOCAL, "--every", LOCAL, timeout=900),
-            facts={"package": package()})
+            *(["--weights", WEIGHTS[trainer]] if trainer in WEIGHTS else []), "--seed", seed, "--steps", STEPS, "--local", LOCAL, "--every", LOCAL,
+            timeout=900), facts={"package": package()})
 
 
-def found_in(lines: list[dict]) -> tuple[list[int], dict]:
-    """Seeds that every row has, and the lines of a row by seed."""
-    of = {(line["trainer"], line["method"], line["seed"]): line for line in lines}
-    seeds = [seed for seed in SEEDS if all((trainer, operator, seed) in of for trainer, operator, *_ in PAIRS)]
-    if len(seeds) < 2:
-        raise experiment.Incomplete
-    return seeds, of
+def found_in(lines: list[dict]) -> experiment.trainings:
+    """The trainings of each row."""
+    return experiment.trainings([{**line, "method": (line["trainer"], line["method"])} for line in lines], list(ROWS))
 
 
 def seconds(line: dict) -> float:
@@ -67,33 +63,26 @@ def seconds(line: dict) -> float:
 
 
 def rendered(lines: list[dict]) -> str:
-    experiment.one_source(NAME, lines)
+    experiment.one_source(NAME, lines, "package")
     experiment.identical(lines)
-    if len(packages := {line["package"] for line in lines}) > 1:
-        raise SystemExit(f"evidence: results/{NAME}.jsonl has lines of {len(packages)} versions of the package; measure its older lines again")
-    seeds, of = found_in(lines)
-    rows = []
-    for trainer, operator, _, title, changed in PAIRS:
-        own, base = ([of[t, o, seed] for seed in seeds] for t, o in ((trainer, operator), (BASE[trainer], "gloo")))
-        last = [line["curve"][-1][1] for line in own]
-        ratio, fewer = statistics.median(seconds(b) / seconds(a) for a, b in zip(own, base)), base[0]["bytes_a_step"] / own[0]["bytes_a_step"]
-        apart, half = experiment.interval([a - b["curve"][-1][1] for a, b in zip(last, base)])
-        plain = operator == "gloo"
-        shown = f"{apart:+.3f} ± {half:.3f}"
-        rows.append([title, changed, f"{1000 * statistics.median(map(seconds, own)):.0f}", "" if plain else f"{ratio:.2f}",
-                     f"{statistics.median(line['bytes_a_step'] for line in own) / 1e3:,.0f}", "" if plain else f"{fewer:.1f}",
-                     f"{statistics.fmean(last):.3f}" if plain else f"({shown})" if abs(apart) <= half else shown])
+    found, rows = found_in(lines), []
+    for row, (title, changed) in ROWS.items():
+        base, own = (BASE.get(row[0], row[0]), "gloo"), [found.of[row, seed] for seed in found.seeds]
+        beside = ["", "", f"{statistics.fmean(found.last(row)):.3f}"] if row == base else [
+            f"{statistics.median(seconds(found.of[base, line['seed']]) / seconds(line) for line in own):.2f}", f"{found.fewer(row, base):.1f}",
+            experiment.difference(*found.apart(row, base))]
+        rows.append([title, changed, f"{1000 * statistics.median(map(seconds, own)):.0f}", beside[0],
+                     f"{statistics.median(line['bytes_a_step'] for line in own) / 1e3:,.0f}", *beside[1:]])
     return experiment.table(["trainer", "lines", "ms a step", "times as fast", "kB a step", "times fewer", "loss"], rows) + (
-        f"\n{lines[0]['values']:,} values, {WORKERS} processes, {experiment.NETWORKS[NETWORK]}, {STEPS} steps, DiLoCo with H = {LOCAL}; {len(seeds)} seeds, "
+        f"\n{lines[0]['values']:,} values, {WORKERS} processes, {experiment.NETWORKS[NETWORK]}, {STEPS} steps, DiLoCo with H = {LOCAL}; {len(found.seeds)} seeds, "
         f"torch {lines[0]['torch']}. {experiment.origin(lines)}.\n")
 
 
 def chart_of(lines: list[dict]) -> tuple[str, str]:
     """Loss against seconds, means and medians over seeds."""
-    seeds, of = found_in(lines)
-    data, plots = [], []
-    for k, (trainer, operator, *_) in enumerate(PAIRS):
-        curves = [of[trainer, operator, seed]["curve"] for seed in seeds]
+    found, data, plots = found_in(lines), [], []
+    for k, (trainer, operator) in enumerate(ROWS):
+        curves = [found.of[(trainer, operator), seed]["curve"] for seed in found.seeds]
         points = [(statistics.median(x[0] for x in at), statistics.fmean(x[1] for x in at)) for at in zip(*curves)]
         data.append(f"$d{k} << EOD\n" + "".join(f"{x:.5g} {y:.5g}\n" for x, y in points) + "EOD\n")
         plain = operator == "gloo"

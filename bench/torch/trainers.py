@@ -10,26 +10,19 @@ the network device sends meanwhile, of all processes. bench/evidence/trainers.py
 
 import argparse
 import contextlib
-import importlib.util
 import json
 import math
 import os
 import pathlib
 import socket
+import sys
 import time
 from datetime import timedelta
 
+from step_time import sent_by
+
 ROOT = pathlib.Path(__file__).parents[2]
 FIRST, PORT, SECONDS = "10.77.0.1", 29541, timedelta(seconds=120)
-
-
-def example():
-    """The module of examples/torch_fsdp, which has the model; with fewer and wider layers."""
-    spec = importlib.util.spec_from_file_location("train", ROOT / "examples/torch_fsdp/train.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    module.LAYERS, module.WIDTH = 6, 128
-    return module
 
 
 def manager_of(group, rank, size, here):
@@ -94,10 +87,6 @@ class Trainer:
         self.rate.step()
 
 
-def sent():
-    return int(pathlib.Path("/sys/class/net/eth0/statistics/tx_bytes").read_text())
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--trainer", default="DDP", choices=["DDP", "FSDP2", "torchft", "torchft's DiLoCo", "globalq's DiLoCo"], help="whose steps")
@@ -117,15 +106,16 @@ def main():
     import torch
     import torch.distributed as dist
 
-    import globalq.torch  # noqa: F401  the back end
+    sys.path.append(str(ROOT / "examples/torch_fsdp"))
+    import train
+    from training import gathered
 
+    train.LAYERS, train.WIDTH = 6, 128  # fewer and wider layers than in the example
     torch.set_num_threads(1)
     by_name = asked.trainer in ("DDP", "FSDP2") and asked.operator != "gloo"
     options = {"operator": asked.operator, **({"weights": asked.weights} if asked.weights else {})}
     dist.init_process_group("globalq" if by_name else "gloo", init_method=f"tcp://{FIRST}:{PORT}", rank=rank, world_size=size, timeout=SECONDS,
                             pg_options=options if by_name else None)
-    pairs = dist.new_group(backend="gloo")  # for barriers and results
-    train = example()
     torch.manual_seed(asked.seed)
     data = torch.tensor([byte & 127 for byte in pathlib.Path(torch.nn.functional.__file__).read_bytes()])
     first, last = 0, int(len(data) * 0.9)
@@ -143,17 +133,16 @@ def main():
     draw, seconds, bytes_sent, curve, same = torch.Generator().manual_seed(1000 * asked.seed + rank), [], 0, [], True
     with trainer.around:
         for _ in range(0, asked.steps, asked.every):
-            dist.barrier(pairs)
-            began, before = time.perf_counter(), sent()
+            dist.barrier()
+            began, before = time.perf_counter(), sent_by("eth0")
             for _ in range(asked.every):
                 trainer.step(loss_on(first, last, asked.batch, draw))
-            dist.barrier(pairs)
+            dist.barrier()
             seconds.append(time.perf_counter() - began)
-            bytes_sent += sent() - before
+            bytes_sent += sent_by("eth0") - before
             with torch.no_grad():
                 loss = loss_on(last, len(data), 128, torch.Generator().manual_seed(7))(model).item()
-            found = [None] * size
-            dist.all_gather_object(found, (loss, bytes_sent), pairs)
+            found = gathered((loss, bytes_sent))
             same = same and len({x for x, _ in found}) == 1
             curve.append([sum(seconds), loss])
     if rank == 0:
@@ -162,7 +151,7 @@ def main():
                           "seconds_a_step": [x / asked.every for x in seconds],
                           "bytes_a_step": round(sum(x for _, x in found) / size / asked.steps), "identical": same, "curve": curve,
                           "torch": torch.__version__.split("+")[0]}), flush=True)
-    dist.barrier(pairs)
+    dist.barrier()
     os._exit(0)  # torchft's threads would go on
 
 
