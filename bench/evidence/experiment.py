@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import time
+import typing
 
 HERE = pathlib.Path(__file__).resolve().parent
 NETWORKS = {"200mbit": "0.2 Gbit/s", "1gbit": "1 Gbit/s", "10gbit": "10 Gbit/s", "shared memory": "shared memory"}
@@ -192,9 +193,26 @@ def origin(lines: list[dict]) -> str:
     return "; ".join(parts)
 
 
-def claim(what: str, paper, here: str, verdict: str, *, c: str = "", kernels: str = "", formula: str = "") -> list[str]:
-    """A row of the table of docs/evidence.md, as claims.py heads it."""
-    return [what, c, kernels, str(paper), formula, here, verdict]
+HOLDS, IN_PART, FAILS, OPEN = VERDICTS = ("holds", "holds in part", "does not hold", "cannot be told")
+
+
+class Claim(typing.NamedTuple):
+    """A row of the table of docs/evidence.md; published is what the paper has, verdict one of VERDICTS."""
+    paper: str
+    what: str
+    published: object
+    here: str
+    verdict: str
+    why: str = ""
+    c: str = ""
+    kernels: str = ""  # as a share of an exchange
+    formula: str = ""
+
+
+def near(found: float, published: float) -> tuple[str, str]:
+    """Verdict, and why."""
+    off = 100 * (found / published - 1)
+    return (HOLDS, "" if abs(off) <= 5 else f"within {abs(off):.0f} %") if abs(off) <= 10 else (FAILS, f"{off:+.0f} %")
 
 
 def difference(mean: float, half: float, digits: int = 3) -> str:
@@ -208,9 +226,9 @@ def compared(mean: float, half: float) -> str:
     return "no difference" if abs(mean) <= half else "worse" if mean > 0 else "better"
 
 
-def table(header: list[str], rows: list[list[str]]) -> str:
-    """A table in Markdown; all columns except the first are aligned right."""
-    lines = ["| " + " | ".join(header) + " |", "| " + " | ".join(["---"] + ["--:"] * (len(header) - 1)) + " |"]
+def table(header: list[str], rows: list[list[str]], left: tuple[int, ...] = (0,)) -> str:
+    """A table in Markdown; columns are aligned right, except those of left."""
+    lines = ["| " + " | ".join(header) + " |", "| " + " | ".join("---" if k in left else "--:" for k in range(len(header))) + " |"]
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
 
 

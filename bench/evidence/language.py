@@ -17,8 +17,8 @@ NAME, STEPS, EVERY, WORKERS, SEEDS = "language", 3000, 50, 4, (1, 2, 3, 4, 5)
 METHODS = ["float32", "qsgd:8@sra", "qsgd:4@sra", "cgx:4", "mxfp4@sra", "nvfp4@sra", "eden:4@sra", "cgx:4,rounding=correlated", "cgx:4,feedback",
            "cgx:2", "eden:2@sra", "cgx:2,feedback"]
 
-CLAIMS = [  # claim, what the paper has, method; all say that it does as well as float32
-    ("CGX (table 3.5): a language model with 4 bits", "perplexity 22.81 to 22.9, 14.1 to 13.9", "cgx:4"),
+CLAIMS = [  # paper, claim, what it has, method; all say that it does as well as float32
+    ("CGX", "table 3.5: a language model with 4 bits", "perplexity 22.81 to 22.9, 14.1 to 13.9", "cgx:4"),
 ]
 QUICK = {"STEPS": 100, "SEEDS": (1, 2), "METHODS": ["float32", "qsgd:4@sra", "cgx:4", "cgx:2", "cgx:2,feedback"]}
 
@@ -43,13 +43,13 @@ def rendered(lines: list[dict]) -> str:
         f"{experiment.origin(lines)}.\n")
 
 
-def claims(lines: list[dict]) -> list[list[str]]:
+def claims(lines: list[dict]) -> list[experiment.Claim]:
     found, rows = experiment.trainings(lines, METHODS), []
-    for what, paper, method in CLAIMS:
+    for paper, what, published, method in CLAIMS:
         mean, half = found.apart(method)
-        verdict = experiment.compared(mean, half)
-        rows.append(experiment.claim(what, paper, f"loss {mean:+.4f} ± {half:.4f} nats",
-                                     f"{'holds' if verdict != 'worse' else 'does not hold'}: {verdict} at {found.fewer(method):.1f} times fewer bytes"))
+        compared = experiment.compared(mean, half)
+        rows.append(experiment.Claim(paper, what, published, f"loss {mean:+.4f} ± {half:.4f} nats", experiment.FAILS if compared == "worse" else experiment.HOLDS,
+                                     f"{compared} at {found.fewer(method):.1f} times fewer bytes"))
     return rows
 
 

@@ -86,20 +86,20 @@ def rendered(lines: list[dict]) -> str:
             f"In turn, {experiment.NETWORKS[NETWORK]}, {ROUNDS} rounds, medians. {experiment.origin(lines)}.\n")
 
 
-def claims(lines: list[dict]) -> list[list[str]]:
+def claims(lines: list[dict]) -> list[experiment.Claim]:
     of, (slow, *_), most = parts(lines), SHARE_RATIOS, max(GAMMAS)
     nears = [of.scaling(most, c) for c in RATIOS]
-    rows = [experiment.claim(f"CGX (figure 3.1): as fewer bytes are sent, steps near perfect scaling; share of it with {most} times fewer", "nears 100 %",
-                             f"{min(nears):.0f} to {max(nears):.0f} %", "holds" if min(nears) >= 95 else "holds in part")]
+    rows = [experiment.Claim("CGX", f"figure 3.1: as fewer bytes are sent, steps near perfect scaling; share of it with {most} times fewer", "nears 100 %",
+                             f"{min(nears):.0f} to {max(nears):.0f} %", experiment.HOLDS if min(nears) >= 95 else experiment.IN_PART)]
     both, c2 = of.share(8, 8, slow), C2[1][1] / C2[8][8]
     expected = of.shares.formula(share(8, 8), slow)
-    rows.append(experiment.claim("QSDP (table C.2): weights and gradients of an eighth of the bytes, 100 Gbit/s", f"{c2:.2f}", f"{both:.2f}",
-                                 "holds" if abs(both / c2 - 1) <= 0.05 else f"{100 * (both / c2 - 1):+.0f} %",
+    rows.append(experiment.Claim("QSDP", "table C.2: weights and gradients of an eighth of the bytes, 100 Gbit/s", f"{c2:.2f}", f"{both:.2f}",
+                                 *experiment.near(both, c2),
                                  c=f"{slow:g}", formula=f"{expected:.2f}"))
     weights, gradients = of.share(8, 1, slow), of.share(1, 8, slow)
-    rows.append(experiment.claim("QSDP (appendix C.2): an eighth of the weights gains more than an eighth of the gradients",
+    rows.append(experiment.Claim("QSDP", "appendix C.2: an eighth of the weights gains more than an eighth of the gradients",
                                  f"{C2[1][1] / C2[8][1]:.2f}, {C2[1][1] / C2[1][8]:.2f}", f"{weights:.2f}, {gradients:.2f}",
-                                 "holds" if weights > gradients else "does not hold", c=f"{slow:g}"))
+                                 experiment.HOLDS if weights > gradients else experiment.FAILS, c=f"{slow:g}"))
     return rows
 
 

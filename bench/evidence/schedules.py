@@ -85,19 +85,19 @@ def rendered(lines: list[dict]) -> str:
             experiment.table(["method", *SCHEDULES], calls))
 
 
-def claims(lines: list[dict]) -> list[list[str]]:
+def claims(lines: list[dict]) -> list[experiment.Claim]:
     def range_of(bits: int) -> str:
         medians = [statistics.median(compared(of(lines, n, s), s, bits, c)) for n, ratios in RATIOS.items() for s in SCHEDULES for c in ratios]
         return f"{min(medians):.2f} to {max(medians):.2f}"
     r = of(lines, 4, "ring").ratio("global-uniform:8@ring")
     omega = [line["exponential"] for line in lines if line["what"] == "omega"]
-    rows = [experiment.claim(f"Global-QSGD (figure 1), 8 bits, {where}: times as fast", published, f"up to {r:.2f}",
-                             f"possible with c of {(published - 1) / (1 - published / r):.2g} or more; the paper does not state it")
+    rows = [experiment.Claim("Global-QSGD", f"figure 1, 8 bits, {where}: times as fast", published, f"up to {r:.2f}",
+                             experiment.OPEN, f"possible with c of {(published - 1) / (1 - published / r):.2g} or more; the paper does not state it")
             for where, published in PUBLISHED.items()]
-    return [*rows, experiment.claim(
-        "Global-QSGD: a step with exponential levels takes longer than with uniform ones", "yes, with an omega of " + PAPER_OMEGA,
+    return [*rows, experiment.Claim(
+        "Global-QSGD", "a step with exponential levels takes longer than with uniform ones", "yes, with an omega of " + PAPER_OMEGA,
         f"{range_of(8)} times with 8 bits, {range_of(4)} with 4",
-        f"does not hold with {min(omega):.2g} to {max(omega):.2g}, the omega of our exponential reduce")]
+        experiment.FAILS, f"with {min(omega):.2g} to {max(omega):.2g}, the omega of our exponential reduce")]
 
 
 if __name__ == "__main__":

@@ -57,9 +57,10 @@ class Replays(unittest.TestCase):
 
     def test_a_claim_holds_within_five_percent(self):
         replay.WHY["x"] = "because"
-        self.assertEqual(replay.verdict("x", 1, 1.6, 1.55, None), "holds")
-        self.assertEqual(replay.verdict("x", 1, 2.0, 1.5, None), "does not hold (-25 %): because")
-        self.assertEqual(replay.verdict("x", 1, 1.6, 1.2, 4.0), "holds with their r of 4, which gives 1.60")
+        self.assertEqual(replay.verdict("x", 1, 1.6, 1.55, None), ("holds", ""))
+        self.assertEqual(replay.verdict("x", 1, 2.0, 1.5, None), ("does not hold", "-25 %: because"))
+        self.assertEqual(replay.verdict("x", 1, 1.6, 1.2, 4.0), ("holds", "with their r of 4, which gives 1.60"))
+        self.assertEqual(replay.verdict("x", 1, 1.5, 1.2, 4.0), ("holds", "within 7 % with their r of 4, which gives 1.60"))
 
 
 class Bars(unittest.TestCase):
@@ -93,11 +94,13 @@ class Glyphs(unittest.TestCase):
         self.assertEqual(self.of([0.801, 0.799, 0.8]).shown(method), "(+0.00 ± 0.25)")
 
     def test_a_gain_holds_where_its_interval_is_above_zero(self):
-        self.assertEqual(glyphs.verdict([1, 2], [(1, 0.5), (0.2, 0.1)]), "holds: it is better")
-        self.assertEqual(glyphs.verdict([1, 2], [(1, 0.5), (0.1, 0.2)]), "holds in part: not better everywhere")
-        self.assertEqual(glyphs.verdict([1, 2], [(-1, 0.5), (0.1, 0.2)]), "does not hold")
-        self.assertEqual(glyphs.verdict([-1, -2], [(-1.2, 0.5), (-2, 0.2)]), "holds")
-        self.assertEqual(glyphs.verdict([-1, -2], [(-1.2, 0.5), (-3, 0.2)]), "does not hold: it loses more")
+        self.assertEqual(glyphs.gains([(1, 0.5), (0.2, 0.1)]), ("holds", "it is better"))
+        self.assertEqual(glyphs.gains([(1, 0.5), (0.1, 0.2)]), ("holds in part", "better in 1 of 2"))
+        self.assertEqual(glyphs.gains([(-1, 0.5), (0.1, 0.2)]), ("does not hold", "it is not better"))
+
+    def test_a_loss_holds_where_its_interval_has_the_published_one(self):
+        self.assertEqual(glyphs.loses([-1, -2], [(-1.2, 0.5), (-2, 0.2)]), ("holds", ""))
+        self.assertEqual(glyphs.loses([-1, -2], [(-1.2, 0.5), (-3, 0.2)]), ("does not hold", "it loses more"))
 
     def test_only_seeds_of_all_methods_count(self):
         found = self.of([0.8, 0.7])
