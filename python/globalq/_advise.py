@@ -99,7 +99,7 @@ def launched(ask):
     """Calls ask(workers) in a process of torchrun, where only process 0 gets an answer."""
     import torch.distributed as dist
 
-    from .torch import join
+    from ._join import join
 
     dist.init_process_group("gloo")
     try:

@@ -239,7 +239,7 @@ def workers_of(given):
         return given, False
     dist = sys.modules.get("torch.distributed")
     if dist is not None and isinstance(given, getattr(dist, "ProcessGroup", ())):
-        from .torch import join
+        from ._join import join
 
         return join(given), True
     raise c.ConfigurationError(f"globalq: workers is a {type(given).__name__}; give NamedMemory, MessageWorkers, the workers that run_threads "
