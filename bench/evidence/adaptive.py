@@ -26,7 +26,7 @@ CHOICES = {
     "top-k:10": [("L-GreCo", "over Top-K of 10 % (table 4.3)", "adaptive-top-k:10,range=10", "2.61, 5.2")],
     "power-sgd:4": [("L-GreCo", "over PowerSGD of rank 4 (table 4.2)", "adaptive-power-sgd:4", "1.44, 1.85")],
     "power-sgd:16": [("L-GreCo", "over PowerSGD of rank 16 (table 4.3: 32)", "adaptive-power-sgd:16", "1.48, 1.76"),
-                     ("L-GreCo", "Accordion over PowerSGD of rank 16 (table 4.5: 32)", "adaptive-power-sgd:16,rule=accordion", "1.70"),
+                     ("", "Accordion, a comparator, over PowerSGD of rank 16 (table 4.5: 32)", "adaptive-power-sgd:16,rule=accordion", "1.70"),
                      ("L-GreCo", "with Accordion, over PowerSGD of rank 16 (table 4.5: 32)", "adaptive-power-sgd:16,rule=both", "2.62")],
 }
 
@@ -64,9 +64,11 @@ def claims(lines: list[dict]) -> list[experiment.Claim]:
     found, rows = experiment.trainings(lines, methods()), []
     for reference, choices in CHOICES.items():
         for paper, claim, method, published in choices:
+            if not paper:
+                continue
             fewer, (mean, half) = found.fewer(method, reference), found.apart(method, reference)
             least = min(float(x) for x in published.replace(" to ", ",").split(","))
-            verdict = experiment.HOLDS if fewer >= 0.95 * least else experiment.IN_PART if fewer > 1.05 else experiment.FAILS
+            verdict = experiment.HOLDS if fewer >= 0.95 * least else experiment.IN_PART if fewer - 1 >= (least - 1) / 2 else experiment.FAILS
             rows.append(experiment.Claim(paper, f"{claim}: times fewer bytes", published, f"{fewer:.2f}", verdict, f"loss {mean:+.3f} ± {half:.3f}"))
     return rows
 

@@ -215,6 +215,11 @@ def near(found: float, published: float) -> tuple[str, str]:
     return (HOLDS, "" if abs(off) <= 5 else f"within {abs(off):.0f} %") if abs(off) <= 10 else (FAILS, f"{off:+.0f} %")
 
 
+def loss_change(perplexity: float, base: float) -> float:
+    """The change of a loss in percent, from its perplexities. It is the same whether a model predicts tokens, as the papers', or bytes, as ours."""
+    return 100 * (math.log(perplexity) / math.log(base) - 1)
+
+
 def difference(mean: float, half: float, digits: int = 3) -> str:
     """In parentheses if the interval contains 0."""
     text = f"{mean:+.{digits}f} ± {half:.{digits}f}"

@@ -15,6 +15,7 @@ import replay
 
 NAME, NETWORK, ROUNDS = "limits", replay.NETWORK, 4
 WORKERS, VALUES, RATIOS, GAMMAS = 8, "4Mi", (0.70, 0.76, 1.95), (2, 4, 8, 16, 32, 64, 128)  # c of CGX's tables 3.6 and 3.7
+IDEAL = {0.70: 92, 0.76: 95, 1.95: 88}  # table 3.7: percent of linear scaling where almost nothing is sent
 SHARED_VALUES, SHARES, SHARE_RATIOS = 4 << 20, (1, 2, 4, 8), (1.18, 3.72)
 BITS, GRID_RATIO = (8, 6, 5, 4, 3, 2), 3.72
 C2 = {1: {1: 23.23, 2: 21.36, 4: 20.62, 8: 20.2}, 2: {1: 19.27, 2: 17.17, 4: 16.26, 8: 15.95},  # seconds with shares of weights and gradients
@@ -88,9 +89,10 @@ def rendered(lines: list[dict]) -> str:
 
 def claims(lines: list[dict]) -> list[experiment.Claim]:
     of, (slow, *_), most = parts(lines), SHARE_RATIOS, max(GAMMAS)
-    nears = [of.scaling(most, c) for c in RATIOS]
-    rows = [experiment.Claim("CGX", f"figure 3.1: as fewer bytes are sent, steps near perfect scaling; share of it with {most} times fewer", "nears 100 %",
-                             f"{min(nears):.0f} to {max(nears):.0f} %", experiment.HOLDS if min(nears) >= 95 else experiment.IN_PART)]
+    nears = {c: of.scaling(most, c) for c in RATIOS}
+    rows = [experiment.Claim("CGX", f"figure 3.1, table 3.7: share of linear scaling as fewer bytes are sent, here {most} times fewer",
+                             ", ".join(f"{IDEAL[c]} %" for c in RATIOS), ", ".join(f"{near:.0f} %" for near in nears.values()),
+                             experiment.HOLDS if all(near >= IDEAL[c] for c, near in nears.items()) else experiment.IN_PART, c=", ".join(f"{c:g}" for c in RATIOS))]
     both, c2 = of.share(8, 8, slow), C2[1][1] / C2[8][8]
     expected = of.shares.formula(share(8, 8), slow)
     rows.append(experiment.Claim("QSDP", "table C.2: weights and gradients of an eighth of the bytes, 100 Gbit/s", f"{c2:.2f}", f"{both:.2f}",
@@ -99,7 +101,8 @@ def claims(lines: list[dict]) -> list[experiment.Claim]:
     weights, gradients = of.share(8, 1, slow), of.share(1, 8, slow)
     rows.append(experiment.Claim("QSDP", "appendix C.2: an eighth of the weights gains more than an eighth of the gradients",
                                  f"{C2[1][1] / C2[8][1]:.2f}, {C2[1][1] / C2[1][8]:.2f}", f"{weights:.2f}, {gradients:.2f}",
-                                 experiment.HOLDS if weights > gradients else experiment.FAILS, c=f"{slow:g}"))
+                                 experiment.HOLDS if weights > gradients else experiment.FAILS,
+                                 "weights travel five times for each gradient there, twice here", c=f"{slow:g}"))
     return rows
 
 

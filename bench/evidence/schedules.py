@@ -89,15 +89,17 @@ def claims(lines: list[dict]) -> list[experiment.Claim]:
     def range_of(bits: int) -> str:
         medians = [statistics.median(compared(of(lines, n, s), s, bits, c)) for n, ratios in RATIOS.items() for s in SCHEDULES for c in ratios]
         return f"{min(medians):.2f} to {max(medians):.2f}"
-    r = of(lines, 4, "ring").ratio("global-uniform:8@ring")
+    r = of(lines, 4, "tree").ratio("global-uniform:8@tree")  # the paper's schedule
     omega = [line["exponential"] for line in lines if line["what"] == "omega"]
+    calls = {line["method"]: line["exchange"] for line in lines if line["what"] == "timing"}
+    slower = [statistics.median(e / u for e, u in zip(calls[f"global-exponential:8@{s}"], calls[f"global-uniform:8@{s}"])) for s in SCHEDULES]
     rows = [experiment.Claim("Global-QSGD", f"figure 1, 8 bits, {where}: times as fast", published, f"up to {r:.2f}",
-                             experiment.OPEN, f"possible with c of {(published - 1) / (1 - published / r):.2g} or more; the paper does not state it")
+                             experiment.OPEN, f"possible with c of {(published - 1) / (1 - published / r):.2g} or more where kernels cost nothing; the paper does not state c")
             for where, published in PUBLISHED.items()]
     return [*rows, experiment.Claim(
-        "Global-QSGD", "a step with exponential levels takes longer than with uniform ones", "yes, with an omega of " + PAPER_OMEGA,
-        f"{range_of(8)} times with 8 bits, {range_of(4)} with 4",
-        experiment.FAILS, f"with {min(omega):.2g} to {max(omega):.2g}, the omega of our exponential reduce")]
+        "Global-QSGD", "section 5: exponential levels are slightly slower than uniform ones", "yes, with an omega of " + PAPER_OMEGA,
+        f"steps {range_of(8)} times as long with 8 bits, {range_of(4)} with 4; calls in shared memory {min(slower):.2f} to {max(slower):.2f}",
+        experiment.IN_PART, f"on slow links no difference: our exponential reduce has an omega of {min(omega):.2g} to {max(omega):.2g}")]
 
 
 if __name__ == "__main__":

@@ -55,12 +55,15 @@ class Replays(unittest.TestCase):
         self.assertEqual(replay.shown(m.speed_ups("even", 1.0, "in_turn")), "no difference")
         self.assertEqual(replay.shown([]), "")
 
-    def test_a_claim_holds_within_five_percent(self):
+    def test_a_speed_up_holds_within_ten_percent_and_in_part_with_few_workers(self):
         replay.WHY["x"] = "because"
-        self.assertEqual(replay.verdict("x", 1, 1.6, 1.55, None), ("holds", ""))
-        self.assertEqual(replay.verdict("x", 1, 2.0, 1.5, None), ("does not hold", "-25 %: because"))
-        self.assertEqual(replay.verdict("x", 1, 1.6, 1.2, 4.0), ("holds", "with their r of 4, which gives 1.60"))
-        self.assertEqual(replay.verdict("x", 1, 1.5, 1.2, 4.0), ("holds", "within 7 % with their r of 4, which gives 1.60"))
+        self.assertEqual(replay.verdict("x", 1.6, {4: 1.55}), ("holds", ""))
+        self.assertEqual(replay.verdict("x", 1.6, {4: 2, 8: 1.5}), ("holds", "within 6 %"))
+        self.assertEqual(replay.verdict("x", 2.0, {4: 1.5}), ("does not hold", "-25 %: because"))
+        self.assertEqual(replay.verdict("x", 2.0, {4: 1.9, 8: 1.5}), ("holds in part", "-25 % with 8 workers, which share two cores"))
+
+    def test_a_change_of_the_loss_does_not_depend_on_what_is_predicted(self):
+        self.assertAlmostEqual(experiment.loss_change(2 ** 4.4, 2 ** 4), 10)
 
 
 class Bars(unittest.TestCase):
