@@ -56,7 +56,7 @@ PUBLISHED = [
     Published("QSDP", f"{QSDP}: 10 Gbit/s", 32, 3.72, 2.25, "W8G8", "QSDP: 10 Gbit/s", "left offset -0.5,-1"),
     Published("QSDP", f"{QSDP}: 100 Gbit/s", 32, 1.18, 1.15, "W8G8", "QSDP: 100 Gbit/s", "left offset 0.8,-0.4"),
     Published("CGX", f"{NODES}: ResNet-50", 16, 2 * 2900 / 0.90 / 564 - 1, 2300 / 564, "cgx:4", "CGX, 4 machines: ResNet-50", "right offset -0.8,0.4"),
-    Published("CGX", f"{NODES}: Transformer-XL", 16, 2 * 260 / 0.87 / 32 - 1, 85 / 32, "cgx:4", "CGX, 4 machines: Transformer-XL", "right offset -0.8,0.3",
+    Published("CGX", f"{NODES}: Transformer-XL", 16, 2 * 260 / 0.87 / 32 - 1, 85 / 32, "cgx:4", "Transformer-XL, from 16 bits", "right offset 1.5,-1.5",
               HALVES),
     Published("CGX", f"{NODES}: BERT", 16, 2 * 38.7 / 0.75 / 1.4 - 1, 12 / 1.4, "cgx:4"),
 ]
