@@ -99,7 +99,8 @@ def losses(lines: list[dict]) -> str:
 
     rows = [[named(operator), f"{found.sent(operator):,}", f"{found.sent(BASE) / found.sent(operator):.1f}",
              *(cell(operator, local) for local in sorted(EVERY)), OPERATORS[operator]] for operator in EVERY[50]]
-    seeds = ", ".join(f"{len(found.seeds[local])} seeds at H = {local}" for local in sorted(EVERY))
+    counts = {local: len(found.seeds[local]) for local in sorted(EVERY)}
+    seeds = ", ".join(f"{count} seeds at H = {local}" for local, count in counts.items()) if len(set(counts.values())) > 1 else f"{counts[50]} seeds"
     return experiment.table(["operator", "bytes a mean", "times fewer", *(f"H = {local}" for local in sorted(EVERY)), "prototype, H = 50"], rows) + (
         f"\n{lines[0]['values']:,} values, {WORKERS} workers, {STEPS:,} local steps of each at the rate {RATE}; {seeds}. "
         f"{experiment.origin(lines)}.\n")
@@ -113,8 +114,9 @@ def chart_of(lines: list[dict]) -> tuple[str, str]:
     for k, local in enumerate(sorted(EVERY)):
         points = sorted((found.sent(operator) / local, found.mean(operator, local), FEW[operator]) for operator in FEW)
         data.append(f"$h{k} << EOD\n" + "".join(f'{x:.6g} {y:.6g} "{name}"\n' for x, y, name in points if y <= top) + "EOD\n")
-        plots.append(f"$h{k} using 1:2 with linespoints linetype {k + 1} pointtype 7 pointsize .6 title 'H = {local}', "
-                     f"$h{k} using 1:2:3 with labels offset 0,{-.9 if k == 0 else .8} font ',9' textcolor linetype {k + 1} notitle")
+        plots.append(f"$h{k} using 1:2 with linespoints linetype {k + 1} pointtype 7 pointsize .6 title 'H = {local}'")
+        for first, offset in enumerate((-.9, -1.8) if k == 0 else (.8, .8)):  # neighbors below the lowest line are close
+            plots.append(f"$h{k} every 2::{first} using 1:2:3 with labels offset 0,{offset} font ',9' textcolor linetype {k + 1} notitle")
         if above := [(x, y, name) for x, y, name in points if y > top]:
             data.append(f"$above{k} << EOD\n" + "".join(f'{x:.6g} {top:.6g} "{name}: {y:.2f}"\n' for x, y, name in above) + "EOD\n")
             plots.append(f"$above{k} using 1:2 with points linetype {k + 1} pointtype 9 notitle, "
