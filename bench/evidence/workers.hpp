@@ -80,6 +80,16 @@ class workers {
   std::uint64_t bytes_sent() const {
     return std::visit([](auto* t) { return t->bytes_sent(); }, here_);
   }
+  std::size_t chunk_bytes() const {
+    return std::visit(
+        [](auto* t) {
+          if constexpr (gq::transport::OwnChunkBytes<std::remove_pointer_t<decltype(t)>>)
+            return t->chunk_bytes();
+          else
+            return gq::transport::default_chunk_bytes;
+        },
+        here_);
+  }
   execution_space const& execution() const { return space_; }
 
   request send_async(int peer, std::span<std::byte const> bytes) {
@@ -137,7 +147,8 @@ class workers {
 
 static_assert(gq::Transport<workers> && gq::transport::OwnAllgather<workers> &&
               gq::transport::OwnAllreduceSum<workers, float> && gq::transport::OwnBytesSent<workers> &&
-              gq::transport::OwnExecution<workers> && gq::transport::OwnRetain<workers>);
+              gq::transport::OwnChunkBytes<workers> && gq::transport::OwnExecution<workers> &&
+              gq::transport::OwnRetain<workers>);
 
 /// Every worker's value.
 template <class T>
