@@ -143,10 +143,13 @@ def times(lines: list[dict]) -> str:
 
 
 def rendered(lines: list[dict]) -> str:
-    experiment.one_source(NAME, lines)
     steps, slow = ([line for line in lines if line["what"] == what] for what in ("local steps", "timing"))
+    experiment.one_source(NAME, steps)
     experiment.identical(steps)
-    return losses(steps) + ("\n" + times(slow) if slow else "")
+    if not slow:
+        return losses(steps)
+    experiment.one_source(NAME, slow)  # another table, which may have another one
+    return losses(steps) + "\n" + times(slow)
 
 
 if __name__ == "__main__":
