@@ -193,7 +193,7 @@ def origin(lines: list[dict]) -> str:
     return "; ".join(parts)
 
 
-HOLDS, IN_PART, FAILS, OPEN = VERDICTS = ("holds", "holds in part", "does not hold", "cannot be told")
+HOLDS, MORE, IN_PART, FAILS, OPEN = VERDICTS = ("holds", "more here", "holds in part", "does not hold", "cannot be told")
 
 
 class Claim(typing.NamedTuple):
@@ -210,9 +210,9 @@ class Claim(typing.NamedTuple):
 
 
 def near(found: float, published: float) -> tuple[str, str]:
-    """Verdict, and why."""
+    """Verdict on a ratio that is better if it is larger, and why."""
     off = 100 * (found / published - 1)
-    return (HOLDS, "" if abs(off) <= 5 else f"within {abs(off):.0f} %") if abs(off) <= 10 else (FAILS, f"{off:+.0f} %")
+    return (HOLDS, "" if abs(off) <= 5 else f"within {abs(off):.0f} %") if abs(off) <= 10 else (MORE if off > 0 else FAILS, f"{off:+.0f} %")
 
 
 def loss_change(perplexity: float, base: float) -> float:

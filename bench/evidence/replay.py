@@ -62,6 +62,8 @@ PUBLISHED = [
 ]
 WHY = {  # of claims that do not follow from bytes
     f"{QSDP}: 100 Gbit/s": "table C.2 has 1.51 where a quarter of the weights and half of the gradients are sent; the thesis names NCCL's point-to-point calls",
+    "section 5: AlexNet, 16 GPUs": "communication falls 4 times there, 7 times here",
+    f"{NODES}: ResNet-50": "CGX gains less than its bytes allow", f"{NODES}: Transformer-XL": "CGX gains less than its bytes allow",
     f"{NODES}: BERT": "more than the ratio of bytes, 7.5: its float32 was probably slower than these links",
 }
 
@@ -127,8 +129,8 @@ def verdict(what: str, published: float, found: dict[int, float]) -> tuple[str, 
     verdicts = [experiment.near(found[workers], published) for workers in sorted(found)]
     holds, off = verdicts[-1]
     if holds == experiment.FAILS and verdicts[0][0] == experiment.HOLDS:
-        return experiment.IN_PART, f"{off} with {max(found)} workers, which share two cores"
-    return holds, ": ".join(filter(None, (off, WHY.get(what, "") if holds == experiment.FAILS else "")))
+        return experiment.IN_PART, f"{off} with {max(found)} workers"
+    return holds, ": ".join(filter(None, (off, WHY.get(what, "") if holds != experiment.HOLDS else "")))
 
 
 def digits(value: float | None) -> str:
@@ -183,7 +185,7 @@ def claims(lines: list[dict]) -> list[experiment.Claim]:
     slow, fast = SHARDED_RATIOS[0], SHARDED_RATIOS[-1]
     longer = steps[slow] / steps[fast]
     rows.append(experiment.Claim(
-        "QSDP", "figure 5.3, `W8G8`: a step with 10 Gbit/s takes as long as with 100", "1", f"{longer:.2f}", experiment.near(longer, 1)[0],
+        "QSDP", "figure 5.3, `W8G8`: a step with 10 Gbit/s takes as long as with 100", "1", f"{longer:.2f}", experiment.HOLDS if longer < 1.1 else experiment.FAILS,
         f"c falls from {slow:g} to {fast:g}, which fewer bytes do not hide", kernels=digits(shards.kernels("W8G8")),
         formula=f"{(1 + slow / shards.ratio('W8G8')) / (1 + fast / shards.ratio('W8G8')):.2f}"))
     half, c = shards.ratio("W16G16"), SHARDED_RATIOS[0]
@@ -218,8 +220,8 @@ def chart_of(lines: list[dict]) -> tuple[str, str]:
     return "evidence-replay.svg", "\n".join([
         *data, "set terminal svg size 1100,480 font 'sans-serif,11' background '#ffffff' name 'replay'", "set encoding utf8",
         "set border 3 linecolor '#444444'", "set tics nomirror textcolor '#444444'", "set grid linecolor '#dddddd' linetype 1",
-        "max(a, b) = a > b ? a : b", "set logscale xy", "set xrange [0.3:20]", "set yrange [0.9:7]", "set samples 60",
-        "set xtics (0.35, 0.7, 1, 2, 4, 10, 20)", "set ytics (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6)", "set xlabel 'c: communication of float32 / computing'",
+        "max(a, b) = a > b ? a : b", "set logscale xy", "set xrange [0.3:20]", "set yrange [0.9:9]", "set samples 60",
+        "set xtics (0.35, 0.7, 1, 2, 4, 10, 20)", "set ytics (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8)", "set xlabel 'c: communication of float32 / computing'",
         "set key left top reverse Left samplen 2", "set multiplot layout 1,2 margins 0.05,0.99,0.12,0.92 spacing 0.05",
         "set title 'times as fast as float32: computing and sending in turn'", *labels, "plot " + ", ".join(turn), "unset label",
         "set title 'at once: layers travel during both passes'", "plot " + ", ".join(once), "unset multiplot", ""])

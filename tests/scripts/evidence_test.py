@@ -60,7 +60,8 @@ class Replays(unittest.TestCase):
         self.assertEqual(replay.verdict("x", 1.6, {4: 1.55}), ("holds", ""))
         self.assertEqual(replay.verdict("x", 1.6, {4: 2, 8: 1.5}), ("holds", "within 6 %"))
         self.assertEqual(replay.verdict("x", 2.0, {4: 1.5}), ("does not hold", "-25 %: because"))
-        self.assertEqual(replay.verdict("x", 2.0, {4: 1.9, 8: 1.5}), ("holds in part", "-25 % with 8 workers, which share two cores"))
+        self.assertEqual(replay.verdict("x", 1.0, {4: 1.5}), ("more here", "+50 %: because"))
+        self.assertEqual(replay.verdict("x", 2.0, {4: 1.9, 8: 1.5}), ("holds in part", "-25 % with 8 workers"))
 
     def test_a_change_of_the_loss_does_not_depend_on_what_is_predicted(self):
         self.assertAlmostEqual(experiment.loss_change(2 ** 4.4, 2 ** 4), 10)
