@@ -15,7 +15,7 @@ import sys
 import experiment
 
 NAME, STEPS, EVERY, WORKERS, SEEDS = "adaptive", 600, 100, 4, (1, 2, 3)
-QUICK = {"STEPS": 40, "EVERY": 20, "SEEDS": (1, 2)}
+QUICK = {"STEPS": 16, "EVERY": 8, "SEEDS": (1, 2)}
 # Reference; then paper, claim, method, how many times fewer bytes than the reference in the thesis.
 CHOICES = {
     "layers:cgx:4": [

@@ -24,7 +24,7 @@ ROWS = {  # trainer and operator: title, lines that are added or changed
     ("torchft's DiLoCo", "gloo"): ("torchft's DiLoCo", ""), ("torchft's DiLoCo", "cgx:4"): ("group `cgx:4`", "2"),
     ("globalq's DiLoCo", "cgx:2,feedback,second=4"): ("`globalq.torch.DiLoCo`, `cgx:2,feedback,second=4`", "3"),
 }
-QUICK = {"STEPS": 50, "SEEDS": (1, 2), "ROWS": {row: title for row, title in ROWS.items() if row[0] in ("DDP", "torchft's DiLoCo", "globalq's DiLoCo")}}
+QUICK = {"STEPS": 50, "SEEDS": (1, 2), "ROWS": {row: title for row, title in ROWS.items() if row[0] in ("DDP", "globalq's DiLoCo") or row == ("torchft's DiLoCo", "gloo")}}
 WEIGHTS = {"FSDP2": "qsdp:8"}
 BASE = {"globalq's DiLoCo": "torchft's DiLoCo"}  # whose row without globalq one is beside, if not its own
 COLORS = {"DDP": "#0072b2", "FSDP2": "#009e73", "torchft": "#e69f00", "torchft's DiLoCo": "#d55e00", "globalq's DiLoCo": "#cc79a7"}
