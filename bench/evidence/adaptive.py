@@ -16,7 +16,7 @@ import experiment
 
 NAME, STEPS, EVERY, WORKERS, SEEDS = "adaptive", 600, 100, 4, (1, 2, 3)
 QUICK = {"STEPS": 16, "EVERY": 8, "SEEDS": (1, 2)}
-# Reference; then paper, claim, method, how many times fewer bytes than the reference in the thesis.
+# Reference; then paper (none of a comparator, whose row claims nothing), claim, method, how many times fewer bytes than the reference in the thesis.
 CHOICES = {
     "layers:cgx:4": [
         ("CGX", "k-means over 4 bits (table 3.8)", "adaptive-cgx", "1.47"), ("CGX", "Bayes over 4 bits (table 3.8)", "adaptive-cgx,rule=bayes", "1.34"),

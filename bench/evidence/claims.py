@@ -5,7 +5,9 @@
 usage: claims.py [--check]
 """
 
+import collections
 import importlib
+import itertools
 import sys
 
 import experiment
@@ -26,11 +28,11 @@ def rendered(_: list[dict]) -> str:
             found += module.claims(lines) if hasattr(module, "claims") else []
         except experiment.Incomplete:
             open_ones.append(f"- `{name}`: {module.__doc__.splitlines()[0]}")
-    of = {(paper, verdict): [claim for claim in found if (claim.paper, claim.verdict) == (paper, verdict)] for paper in PAPERS for verdict in experiment.VERDICTS}
-    if len(found) != sum(map(len, of.values())):
-        raise SystemExit("evidence: a claim has another paper than PAPERS, or another verdict than experiment.VERDICTS")
-    text = experiment.table(["verdict", *PAPERS], [[verdict, *(str(len(of[paper, verdict])) for paper in PAPERS)] for verdict in experiment.VERDICTS])
-    rows = [[c.paper, c.what, c.c, c.kernels, str(c.published), c.formula, c.here, c.verdict, c.why] for paper in PAPERS for c in found if c.paper == paper]
+    counts = collections.Counter((claim.paper, claim.verdict) for claim in found)
+    if unknown := set(counts) - set(itertools.product(PAPERS, experiment.VERDICTS)):
+        raise SystemExit(f"evidence: claims of {sorted(unknown)}; add the paper to PAPERS, or the verdict to experiment.VERDICTS")
+    text = experiment.table(["verdict", *PAPERS], [[verdict, *(str(counts[paper, verdict]) for paper in PAPERS)] for verdict in experiment.VERDICTS])
+    rows = [[c.paper, c.what, c.c, c.kernels, c.published, c.formula, c.here, c.verdict, c.why] for c in sorted(found, key=lambda c: PAPERS.index(c.paper))]
     text += "\n" + experiment.table(["paper", "claim", "c", "kernels / exchange", "published", "formula", "here", "verdict", "why"], rows, (0, 1, 7, 8))
     return text + ("\nNot measured yet, though the programs are there:\n\n" + "\n".join(open_ones) + "\n" if open_ones else "")
 

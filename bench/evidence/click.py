@@ -33,7 +33,7 @@ def rendered(lines: list[dict]) -> str:
     found, rows = experiment.trainings(lines, METHODS), []
     for method in METHODS:
         mean, half = found.apart(method)
-        published = PUBLISHED.get(method, (None,))[0]
+        published, _ = PUBLISHED.get(method, (None, None))
         row = [f"`{method}`", f"{found.sent(method):,}", f"{found.fewer(method):.2f}", f"{statistics.fmean(found.last(method)):.4f}"]
         rows.append(row + (["", "", f"{published:.3f}"] if method == "float32" else [
             f"{mean:+.4f} ± {half:.4f}", experiment.compared(-mean, half),

@@ -200,7 +200,7 @@ class Claim(typing.NamedTuple):
     """A row of the table of docs/evidence.md; published is what the paper has, verdict one of VERDICTS."""
     paper: str
     what: str
-    published: object
+    published: str
     here: str
     verdict: str
     why: str = ""
@@ -218,6 +218,20 @@ def near(found: float, published: float) -> tuple[str, str]:
 def loss_change(perplexity: float, base: float) -> float:
     """The change of a loss in percent, from its perplexities. It is the same whether a model predicts tokens, as the papers', or bytes, as ours."""
     return 100 * (math.log(perplexity) / math.log(base) - 1)
+
+
+def changes(own: list[float], base: list[float]) -> tuple[float, float]:
+    """Of losses in percent, paired: mean, half of the 95 % interval."""
+    return interval([100 * (a / b - 1) for a, b in zip(own, base)])
+
+
+def loss_claim(paper: str, what: str, perplexities, found: tuple[float, float], why: str = "") -> Claim:
+    """perplexities: pairs of the paper, own and base; found: changes(). A loss holds if its interval reaches the largest published one, a gain if it
+    is one."""
+    published, (mean, half) = [loss_change(*pair) for pair in perplexities], found
+    holds = mean + half < 0 if max(published) < 0 else mean - half <= max(published)
+    return Claim(paper, f"{what}: change of the loss", ", ".join(f"{p:+.1f}" for p in published) + " %", f"{mean:+.1f} ± {half:.1f} %", HOLDS if holds else FAILS,
+                 why)
 
 
 def difference(mean: float, half: float, digits: int = 3) -> str:

@@ -102,8 +102,8 @@ def claims(lines: list[dict]) -> list[experiment.Claim]:
     omega = [exponential for _, exponential in omega_of_kernels(lines).values()]
     calls = {line["method"]: line["exchange"] for line in lines if line["what"] == "timing"}
     slower = [statistics.median(e / u for e, u in zip(calls[f"global-exponential:8@{s}"], calls[f"global-uniform:8@{s}"])) for s in SCHEDULES]
-    rows = [experiment.Claim("Global-QSGD", f"figure 1, 8 bits, {where}: times as fast", published, f"up to {r:.2f}",
-                             experiment.OPEN, f"possible with c of {(published - 1) / (1 - published / r):.2g} or more where kernels cost nothing; the paper does not state c")
+    rows = [experiment.Claim("Global-QSGD", f"figure 1, 8 bits, {where}: times as fast", f"{published:g}", f"up to {r:.2f}", experiment.OPEN,
+                             f"possible with c of {(published - 1) / (1 - published / r):.2g} or more where kernels cost nothing; the paper does not state c")
             for where, published in PUBLISHED.items()]
     return [*rows, experiment.Claim(
         "Global-QSGD", "section 5: exponential levels are slightly slower than uniform ones", "yes, with an omega of " + PAPER_OMEGA,
