@@ -81,14 +81,7 @@ class workers {
     return std::visit([](auto* t) { return t->bytes_sent(); }, here_);
   }
   std::size_t chunk_bytes() const {
-    return std::visit(
-        [](auto* t) {
-          if constexpr (gq::transport::OwnChunkBytes<std::remove_pointer_t<decltype(t)>>)
-            return t->chunk_bytes();
-          else
-            return gq::transport::default_chunk_bytes;
-        },
-        here_);
+    return std::visit([](auto* t) { return gq::transport::chunk_bytes_of(*t); }, here_);
   }
   execution_space const& execution() const { return space_; }
 

@@ -108,7 +108,7 @@ calibration calibrate(T& t, calibration_settings const& settings = {}) {
                 "measure its host transport, or pass numbers to model::network");
   detail::check(settings);
   calibration c;
-  if constexpr (transport::OwnChunkBytes<T>) c.chunk_bytes = t.chunk_bytes();
+  c.chunk_bytes = transport::chunk_bytes_of(t);
   int const n = t.size();
   if (n == 1) {
     c.net = network::uniform(1, 0, std::numeric_limits<double>::infinity());
@@ -211,8 +211,7 @@ operator_model calibrate_operator(T& t, std::string name, Operator const& op,
   detail::check(settings);
   float_environment const exact;
   operator_model m = operator_model::of(std::move(name), op);
-  std::size_t chunk_bytes = globalq::detail::default_chunk_bytes;
-  if constexpr (transport::OwnChunkBytes<T>) chunk_bytes = t.chunk_bytes();
+  std::size_t const chunk_bytes = transport::chunk_bytes_of(t);
   kernel::host_executor const on(space);
   for (std::string const& schedule : settings.schedules) {
     auto const r = globalq::detail::resolve(m.facts, globalq::schedule::any(schedule).facts(2), 2);

@@ -148,6 +148,15 @@ concept OwnChunkBytes = Transport<T> && requires(T const& t) {
 /// messages cost up to a tenth of the time, and longer ones do not fit a cache.
 inline constexpr std::size_t default_chunk_bytes = std::size_t{256} << 10;
 
+/// @brief The message size of these workers in bytes.
+template <class T>
+std::size_t chunk_bytes_of(T const& workers) {
+  if constexpr (OwnChunkBytes<T>)
+    return workers.chunk_bytes();
+  else
+    return default_chunk_bytes;
+}
+
 /// @brief Keeps a caller's buffers alive for transfers that can neither finish nor be canceled.
 ///
 /// A caller that abandons a transfer passes its buffers on: `retain(buffers)`.

@@ -186,10 +186,7 @@ class endpoint_of final : public Base {
     if constexpr (is_endpoint) return t_.adds();
     return AddsSummands<T>;
   }
-  std::size_t chunk_bytes() const override {
-    if constexpr (OwnChunkBytes<T>) return t_.chunk_bytes();
-    return default_chunk_bytes;
-  }
+  std::size_t chunk_bytes() const override { return chunk_bytes_of(t_); }
   void retain(std::shared_ptr<void> buffers) override {
     if constexpr (OwnRetain<T>) t_.retain(std::move(buffers));
   }

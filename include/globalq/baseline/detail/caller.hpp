@@ -175,7 +175,7 @@ class caller {
   template <Transport T>
   std::uint64_t chunk_values(T const& workers, std::size_t bytes) const {
     return settings_.chunk_values != 0 ? settings_.chunk_values
-                                       : std::max<std::size_t>(message_bytes(workers) / bytes, 1);
+                                       : std::max<std::size_t>(transport::chunk_bytes_of(workers) / bytes, 1);
   }
   /// @brief Collects every worker's numbers, in order of ranks.
   template <class Number, Transport T>

@@ -65,16 +65,4 @@ class sums_codec final : public codec {
   std::span<Value> values_;
 };
 
-/// The size of the messages of a long vector, in bytes, if a transport does not set one.
-inline constexpr std::size_t default_message_bytes = std::size_t{256} << 10;
-
-/// The size of a message of these workers, in bytes.
-template <Transport T>
-std::size_t message_bytes(T const& workers) {
-  if constexpr (transport::OwnChunkBytes<T>)
-    return workers.chunk_bytes();
-  else
-    return default_message_bytes;
-}
-
 }  // namespace GLOBALQ_ABI::baseline::detail

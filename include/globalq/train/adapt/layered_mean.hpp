@@ -102,7 +102,7 @@ class layered_mean {
     setup.operation = operation;
     setup.operator_hash = plain_.hash;
     setup.schedule_hash = globalq::detail::schedule_fingerprint(*schedule_, workers_.size());
-    if constexpr (transport::OwnChunkBytes<Transport>) setup.chunk_bytes = workers_.chunk_bytes();
+    setup.chunk_bytes = transport::chunk_bytes_of(workers_);
     chunk_bytes_ = setup.chunk_bytes;
     names_ = names_of(model_);
     compared_ = "layers from " + std::to_string(settings_.first) + " of " + std::to_string(steps_of_a_call());
