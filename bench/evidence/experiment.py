@@ -181,16 +181,13 @@ class trainings:
 
 
 def origin(lines: list[dict]) -> str:
-    """Dates, sources, the first commit that had them, and processors. Lines have the commits of documents, too, which differ."""
-    found: dict = {}
-    for line in lines:
-        run = line["run"]
-        found.setdefault((run["date"], run["machine"].split(" threads")[0] + " threads"), []).append(run)
-    parts = []
-    for (date, machine), runs in found.items():
-        commit = next((run["commit"] for run in runs if not run["commit"].endswith("-dirty")), "")
-        parts.append(f"{date}, sources `{runs[0].get('source')}`" + (f" (commit `{commit}`)" if commit else "") + f", {machine}")
-    return "; ".join(parts)
+    """Dates, sources, a commit that had them, and processors, of lines with the same sources."""
+    runs = [line["run"] for line in lines]
+    dates = sorted({run["date"] for run in runs})
+    commit = next((run["commit"] for run in runs if not run["commit"].endswith("-dirty")), "")
+    machines = sorted({run["machine"].split(" threads")[0] + " threads" for run in runs})
+    return (" to ".join(dict.fromkeys((dates[0], dates[-1]))) + f", sources `{runs[0].get('source')}`" + (f" (commit `{commit}`)" if commit else "")
+            + ", " + "; ".join(machines))
 
 
 HOLDS, MORE, IN_PART, FAILS, OPEN = VERDICTS = ("holds", "more here", "holds in part", "does not hold", "cannot be told")
