@@ -14,11 +14,11 @@ import sys
 import experiment
 import replay
 
-NAME, VALUES, ROUNDS, CALLS = "schedules", "4Mi", 4, 15
+NAME, VALUES, ROUNDS, CALLS, FITS = "schedules", "4Mi", 4, 15, 9
 SCHEDULES = ("ring", "tree", "sra")
 RATIOS = {4: (0.7, 2.0, 4.0, 10.0)}  # number of workers: c
 METHODS = ("global-uniform:8", "global-exponential:8", "global-uniform:4", "global-exponential:4")
-QUICK = {"VALUES": "1Mi", "ROUNDS": 3, "CALLS": 5, "RATIOS": {4: (4.0,)}}
+QUICK = {"VALUES": "1Mi", "ROUNDS": 3, "CALLS": 5, "FITS": 2, "RATIOS": {4: (4.0,)}}
 PAPER_OMEGA = "1/79"  # of its exponential reduce on an A100 (Global-QSGD, section 5)
 # Speed-ups of Global-QSGD's Figure 1, by network. It does not publish c.
 PUBLISHED = {"64 machines, 0.2 to 1.5 Gbit/s": 3.17, "4 GPUs over PCIe": 3.51, "4 GPUs over NVLink": 1.38}
@@ -28,9 +28,9 @@ def measured(program, options) -> None:
     del options
     known = experiment.read(NAME)
     if not any(line["what"] == "omega" for line in known):
-        experiment.measure(NAME, ["bash", "-c", """set -o pipefail; for i in 1 2 3 4 5 6 7 8 9; do "$0" omega; done | awk -F'|' '/^[|] [0-9]/ {
+        experiment.measure(NAME, ["bash", "-c", """set -o pipefail; for i in $(seq "$1"); do "$0" omega; done | awk -F'|' '/^[|] [0-9]/ {
             printf "{\\"what\\": \\"omega\\", \\"values\\": %d, \\"sums\\": %s, \\"exponential\\": %s}\\n", $2, $4, $5}'""",
-                                  program.parent / "globalq_model"])
+                                  program.parent / "globalq_model", FITS])
     if not any(line["what"] == "timing" for line in known):
         experiment.measure(NAME, [program, "time", "--transport", "threads", "--workers", 4, "--values", VALUES, "--steps", CALLS,
                                   "--warm-up", 2, "--exchange", *(f"{m}@{s}" for s in SCHEDULES for m in ("float32", *METHODS))])
@@ -88,7 +88,7 @@ def rendered(lines: list[dict]) -> str:
     return (experiment.table(["workers, schedule, method", "r", "kernels / exchange", *(f"c = {c:g}" for c in RATIOS[4])], rows) +
             f"\nTimes as fast as float32 over the same schedule, in turn / at once. {experiment.NETWORKS[replay.NETWORK]}, {VALUES} values, "
             f"{ROUNDS} rounds, medians. {experiment.origin(lines)}; load before the runs at most {load:.2f}.\n\n"
-            f"Omega of kernels, int8, one core, medians of nine runs; that of the paper's exponential reduce is {PAPER_OMEGA}:\n\n" +
+            f"Omega of kernels, int8, one core, medians of {FITS} runs; that of the paper's exponential reduce is {PAPER_OMEGA}:\n\n" +
             experiment.table(["values", "sums", "exponential reduce"], kernels) +
             f"\nOmega of whole calls, encoding and decoding included, 4 workers in shared memory, {VALUES} values:\n\n" +
             experiment.table(["method", *SCHEDULES], calls))
