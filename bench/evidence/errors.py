@@ -14,7 +14,7 @@ import sys
 
 import experiment
 
-NAME = "errors"
+NAME, DOCUMENT = "errors", "docs/errors.md"
 
 WORKERS = (2, 4, 8, 16)
 SHOWN = (4,)  # have a table of their own
@@ -135,7 +135,7 @@ def table_of(lines: dict, workers: int) -> str:
                 rows.append([f"`{plain(method)}`", range_of([bits(line) for line in found if line]),
                              *("" if line is None else f"**{number(line['error'])}**" if line["method"] in best[v] else number(line["error"])
                                for v, line in zip(VECTORS, found))])
-    return f"### {workers} workers {{#evidence_errors_{workers}}}\n\n" + experiment.table(["method", "bits", *(title for title, _ in VECTORS.values())], rows)
+    return f"## {workers} workers {{#evidence_errors_{workers}}}\n\n" + experiment.table(["method", "bits", *(title for title, _ in VECTORS.values())], rows)
 
 
 def winners(lines: dict) -> str:
