@@ -23,7 +23,7 @@ OPERATORS = [  # "A+B" averages shards by A and gathers the means by B
 FEW = {BASE: "float32", "cgx:8@sra": "8 bits", "cgx:4,feedback@sra": "4 bits", f"{FEEDBACK},second=4@sra": "2 bits", LARGEST: "top-k 3 %"}
 EVERY = {50: OPERATORS, 250: list(FEW), 10: list(FEW)}  # local steps of each mean
 SEEDS = (1, 2, 3, 4, 5)
-QUICK = {"STEPS": 100, "SEEDS": (1, 2), "EVERY": {50: OPERATORS, 10: list(FEW)}, "VALUES": "64Ki", "ROUNDS": 2}
+QUICK = {"STEPS": 100, "SEEDS": (1, 2), "EVERY": {50: list(FEW), 10: list(FEW)}, "VALUES": "64Ki", "ROUNDS": 2}
 LINKS = ["20mbit", "200mbit"]
 MEANS = ["float32", "bfloat16", "cgx:4", f"{FEEDBACK}@allgather", f"{FEEDBACK},second=4", FEEDBACK]
 

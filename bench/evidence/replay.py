@@ -20,7 +20,7 @@ WORKERS = (4, 8)
 RATIOS = (0.70, 0.76, 1.95, 2.45, 4.0, 10.0)
 BASE, SHARDED_BASE = "float32", "W32G16"  # FSDP sends float32 weights and 16-bit gradients
 SHARDED, SHARDED_VALUES, SHARDED_RATIOS = ["W8G8", "W6G6", "W5G5", "W4G4", "W3G3", "W2G2", "W8G4", "W4G8", "W16G16"], 4 << 20, (3.72, 1.43, 1.18)
-QUICK = {"WORKERS": (4,), "VALUES": "1Mi", "ROUNDS": 3, "RATIOS": (0.7, 4.0), "SHARDED_VALUES": 1 << 20, "SHARDED_RATIOS": (3.72,),
+QUICK = {"WORKERS": (4,), "VALUES": "1Mi", "ROUNDS": 2, "RATIOS": (0.7, 4.0), "SHARDED_VALUES": 1 << 20, "SHARDED_RATIOS": (3.72,),
          "SHARDED": ["W8G8", "W4G4", "W16G16"]}
 METHODS = {  # method: title, color
     "cgx:4": ("cgx:4", "#d55e00"), "qsgd:4@sra": ("qsgd:4", "#e69f00"), "qsgd:8@sra": ("qsgd:8", "#009e73"),
