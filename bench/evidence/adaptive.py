@@ -48,8 +48,7 @@ def rendered(lines: list[dict]) -> str:
     found = experiment.trainings(lines, methods())
 
     def loss(method: str, reference: str) -> str:
-        mean, half = found.apart(method, reference)
-        return f"{mean:+.3f} ± {half:.3f}"
+        return experiment.plus_minus(*found.apart(method, reference), 3)
 
     rows = []
     for reference, choices in CHOICES.items():
@@ -71,7 +70,8 @@ def claims(lines: list[dict]) -> list[experiment.Claim]:
             least = min(float(x) for x in published.replace(" to ", ",").split(","))
             verdict = (experiment.FAILS if fewer - 1 < (least - 1) / 2 else
                        experiment.HOLDS if fewer >= 0.95 * least and mean + half < TOLERANCE else experiment.IN_PART)
-            rows.append(experiment.Claim(paper, f"{claim}: times fewer bytes", published, f"{fewer:.2f}", verdict, f"loss {mean:+.2f} ± {half:.2f} %"))
+            rows.append(experiment.Claim(paper, f"{claim}: times fewer bytes", published, f"{fewer:.2f}", verdict,
+                                         f"loss {experiment.plus_minus(mean, half, 2)} %"))
     return rows
 
 

@@ -36,7 +36,7 @@ def rendered(lines: list[dict]) -> str:
         published, _ = PUBLISHED.get(method, (None, None))
         row = [f"`{method}`", f"{found.sent(method):,}", f"{found.fewer(method):.2f}", f"{statistics.fmean(found.last(method)):.4f}"]
         rows.append(row + (["", "", f"{published:.3f}"] if method == "float32" else [
-            f"{mean:+.4f} ± {half:.4f}", experiment.compared(-mean, half),
+            experiment.plus_minus(mean, half, 4), experiment.compared(-mean, half),
             "" if published is None else f"{published:.3f} ({published - PUBLISHED['float32'][0]:+.3f})"]))
     return experiment.table(["method", "bytes a step", "times fewer", "AUC", "- float32", "95 %", "published"], rows) + (
         f"\n{lines[0]['values']:,} values, {WORKERS} workers, {STEPS:,} steps, {len(found.seeds)} seeds. The planted model's AUC, the best possible one, is "
@@ -49,7 +49,7 @@ def claims(lines: list[dict]) -> list[experiment.Claim]:
     for method, (published, own) in list(PUBLISHED.items())[1:]:
         mean, half = found.apart(method)
         gain, most = published - base, math.hypot(spread, own)
-        rows.append(experiment.Claim("Global-QSGD", f"table 3, DeepLight, `{method}`: AUC from float32", f"{gain:+.3f} ± {most:.3f}", f"{mean:+.4f} ± {half:.4f}",
+        rows.append(experiment.Claim("Global-QSGD", f"table 3, DeepLight, `{method}`: AUC from float32", experiment.plus_minus(gain, most, 3), experiment.plus_minus(mean, half, 4),
                                      experiment.HOLDS if mean + half >= gain - most else experiment.FAILS, f"it loses {-mean:.4f}" if mean < -half else ""))
     return rows
 

@@ -227,13 +227,18 @@ def loss_claim(paper: str, what: str, perplexities, found: tuple[float, float], 
     is one."""
     published, (mean, half) = [loss_change(*pair) for pair in perplexities], found
     holds = mean + half < 0 if max(published) < 0 else mean - half <= max(published)
-    return Claim(paper, f"{what}: change of the loss", ", ".join(f"{p:+.1f}" for p in published) + " %", f"{mean:+.1f} ± {half:.1f} %", HOLDS if holds else FAILS,
-                 why)
+    return Claim(paper, f"{what}: change of the loss", ", ".join(f"{p:+.1f}" for p in published) + " %", plus_minus(mean, half, 1) + " %",
+                 HOLDS if holds else FAILS, why)
+
+
+def plus_minus(mean: float, half: float, digits: int) -> str:
+    """A difference and half of its interval."""
+    return f"{mean:+.{digits}f} ± {half:.{digits}f}"
 
 
 def difference(mean: float, half: float, digits: int = 3) -> str:
     """In parentheses if the interval contains 0."""
-    text = f"{mean:+.{digits}f} ± {half:.{digits}f}"
+    text = plus_minus(mean, half, digits)
     return f"({text})" if abs(mean) <= half else text
 
 

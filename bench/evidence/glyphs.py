@@ -93,14 +93,19 @@ class accuracies:
         return "rejected" if mean - half > loss else "exceeded" if mean + half < loss else "possible"
 
 
+def by_number(lines: list[dict]) -> dict[int, accuracies]:
+    """By number of workers, where there are intervals; 4 workers have all methods and must be there."""
+    of = {n: found for n in WORKERS if len((found := accuracies(lines, n)).seeds) > 1}
+    if 4 not in of:
+        raise experiment.Incomplete
+    return of
+
+
 def rendered(lines: list[dict]) -> str:
     experiment.one_source(NAME, lines, "pictures")
     experiment.identical(lines)
-    by_workers = {n: accuracies(lines, n) for n in WORKERS}
-    columns = [column for column in COLUMNS if len(by_workers[column[0]].seeds) > 1]
-    four = by_workers[4]
-    if not four.seeds[1:]:
-        raise experiment.Incomplete
+    by_workers = by_number(lines)
+    columns, four = [column for column in COLUMNS if column[0] in by_workers], by_workers[4]
     heads, float32 = ["method", "bits"], ["float32, %", "32"]
     for workers, bucket, network, base, _ in columns:
         heads += [f"published, {network}, {workers}, {bucket}", "here"]
@@ -112,7 +117,7 @@ def rendered(lines: list[dict]) -> str:
             row += [f"{published[k] - base:+.2f}", by_workers[workers].shown(in_buckets(method, bucket))]
         rows.append(row)
     others = [[f"{paper}, {name}", four.bits(method), published, four.shown(method), four.of_tolerance(method)] for paper, name, method, published in OTHERS]
-    seeds = ", ".join(f"{len(of.seeds)} with {n} workers" for n, of in by_workers.items() if of.seeds)
+    seeds = ", ".join(f"{len(of.seeds)} with {n} workers" for n, of in by_workers.items())
     return (experiment.table(heads, rows) + "\n" + experiment.table(["method, bits, bucket", "bits", "published", "here", "a loss of 1 %"], others)
             + f"\nSeeds: {seeds}. {lines[0]['values']:,} values, {STEPS} steps. {experiment.origin(lines)}.\n")
 
@@ -130,32 +135,29 @@ def gains(here: list[tuple[float, float]]) -> tuple[str, str]:
 
 
 def claims(lines: list[dict]) -> list[experiment.Claim]:
-    rows = []
-    measured_ones = [(column, of) for column in COLUMNS if len((of := accuracies(lines, column[0])).seeds) > 1]
-    counts = ", ".join(str(workers) for (workers, *_), _ in measured_ones)
+    rows, by_workers = [], by_number(lines)
+    columns = [column for column in COLUMNS if column[0] in by_workers]
+    counts = ", ".join(str(workers) for workers, *_ in columns)
     for other in ("float32", "QSGDinf", "NUQSGD"):
         published, here = [], []
-        for (_, bucket, _, base, found), of in measured_ones:
+        for workers, bucket, _, base, found in columns:
             of_paper = dict(zip(ADAPTIVE, found), float32=base)
             published.append(round(of_paper["ALQ"] - of_paper[other], 2))
-            here.append(of.difference(in_buckets(ADAPTIVE["ALQ"], bucket), in_buckets(ADAPTIVE[other], bucket) if other in ADAPTIVE else other))
-        if here:
-            rows.append(experiment.Claim("ALQ", f"tables 1 and 2, CIFAR-10, {counts} workers, 3 bits: accuracy from that of {other}, points",
-                                         ", ".join(f"{p:+.1f}" for p in published),
-                                         ", ".join(f"{m:+.1f} ± {h:.1f}" for m, h in here), *(loses(published, here) if other == "float32" else gains(here))))
-    of = accuracies(lines, 4)
-    if len(of.seeds) > 1:
-        for paper, name, method, published in OTHERS:
-            mean, half = of.difference(method)
-            if paper == "CGX":
-                what, found, why = "within 1 % of", TOLERATED[of.of_tolerance(method)], f"a loss of 1 % is {of.of_tolerance(method)}"
-            else:
-                what, least = "from", min(map(float, re.findall(r"[+-][\d.]+", published)))
-                found, _ = loses([least], [(mean, half)])
-                why = f"{least - mean:.1f} points more" if found == experiment.FAILS else ""
-            rows.append(experiment.Claim(paper, f"`{method}`: accuracy {what} that of float32, points", published, f"{mean:+.2f} ± {half:.2f}", found, why))
-    if not rows:
-        raise experiment.Incomplete
+            here.append(by_workers[workers].difference(in_buckets(ADAPTIVE["ALQ"], bucket), in_buckets(ADAPTIVE[other], bucket) if other in ADAPTIVE else other))
+        rows.append(experiment.Claim("ALQ", f"tables 1 and 2, CIFAR-10, {counts} workers, 3 bits: accuracy from that of {other}, points",
+                                     ", ".join(f"{p:+.1f}" for p in published), ", ".join(experiment.plus_minus(*found, 1) for found in here),
+                                     *(loses(published, here) if other == "float32" else gains(here))))
+    four = by_workers[4]
+    for paper, _, method, published in OTHERS:
+        mean, half = four.difference(method)
+        if paper == "CGX":
+            what, tolerance = "within 1 % of", four.of_tolerance(method)
+            found, why = TOLERATED[tolerance], f"a loss of 1 % is {tolerance}"
+        else:
+            what, least = "from", min(map(float, re.findall(r"[+-][\d.]+", published)))
+            found, _ = loses([least], [(mean, half)])
+            why = f"{least - mean:.1f} points more" if found == experiment.FAILS else ""
+        rows.append(experiment.Claim(paper, f"`{method}`: accuracy {what} that of float32, points", published, experiment.plus_minus(mean, half, 2), found, why))
     return rows
 
 

@@ -38,7 +38,7 @@ def rendered(lines: list[dict]) -> str:
     found, rows = experiment.trainings(lines, METHODS), []
     for method in METHODS:
         mean, half = found.apart(method)
-        shown, verdict = ("", "") if method == "float32" else (f"{mean:+.4f} ± {half:.4f}", experiment.compared(mean, half))
+        shown, verdict = ("", "") if method == "float32" else (experiment.plus_minus(mean, half, 4), experiment.compared(mean, half))
         rows.append([f"`{method}`", f"{found.sent(method):,}", f"{found.fewer(method):.2f}", f"{statistics.fmean(found.last(method)):.4f}", shown, verdict])
     base = found.last("float32")
     return experiment.table(["method", "bytes a step", "times fewer", "loss, nats", "- float32", "95 %"], rows) + (

@@ -185,7 +185,8 @@ def claims(lines: list[dict]) -> list[experiment.Claim]:
     rows.append(experiment.Claim(
         "QSDP", "figure 5.3, `W8G8`: a step with 10 Gbit/s takes as long as with 100", "1", f"{longer:.2f}",
         experiment.HOLDS if longer < 1.1 else experiment.FAILS,
-        f"c falls from {slow['c']:g} to {fast['c']:g}, which fewer bytes do not hide; the thesis' table 2.1 and speed-ups give {51 / 2.25 / (23.5 / 1.15):.2f}", kernels=digits(shards.kernels("W8G8")),
+        f"c falls from {slow['c']:g} to {fast['c']:g}, which fewer bytes do not hide; the thesis' table 2.1 and speed-ups give "
+        f"{51 / 2.25 / (23.5 / 1.15):.2f}", kernels=digits(shards.kernels("W8G8")),
         formula=f"{(1 + slow['c'] / shards.ratio('W8G8')) / (1 + fast['c'] / shards.ratio('W8G8')):.2f}"))
     half, c = shards.ratio("W16G16"), SHARDED_RATIOS[0]
     fair = [b / m for b, m in zip(shards.steps("W16G16", c)["in_turn"], shards.steps("W8G8", c)["in_turn"])]

@@ -49,8 +49,7 @@ def rendered(lines: list[dict]) -> str:
     change, sent = changes(lines), {line["method"]: line["bytes_a_step"] for line in lines}
 
     def cell(method: str) -> str:
-        mean, half = change(method)
-        return f"{mean:+.1f} ± {half:.1f}"
+        return experiment.plus_minus(*change(method), 1)
 
     rows = [[f"`{p}`", f"{sent[p]:,}", cell(p), cell(f"{p} nearest") if p in ROUNDED else "", cell(f"{p} descent") if p in LEARNED else "",
              f"{experiment.loss_change(EVEN[p], PAPER):+.1f}", f"{experiment.loss_change(LEARNED[p], PAPER):+.1f}" if p in LEARNED else ""] for p in EVEN]
@@ -68,12 +67,12 @@ def claims(lines: list[dict]) -> list[experiment.Claim]:
         times = change(method)[0] / max(experiment.loss_change(*pair) for pair in perplexities)
         return row._replace(why=f"{times:.1f} times as much") if row.verdict == experiment.FAILS else row
 
-    mean, half = change("W4G4 nearest", "W4G4")
+    rounded = experiment.plus_minus(*change("W4G4 nearest", "W4G4"), 1)
     return [
         claim("5.1", "`W8G8`", "W8G8", (35.58, PAPER), (23.95, 23.94), (18.34, 18.00)), claim("5.3", "`W4G4`, even levels", "W4G4", (EVEN["W4G4"], PAPER)),
         claim("5.3", "`W4G4`, learned levels", "W4G4 descent", (LEARNED["W4G4"], PAPER)),
         experiment.loss_claim("QSDP", "table 5.3, `W4G4`, from even to learned levels", [(LEARNED["W4G4"], EVEN["W4G4"])], change("W4G4 descent", "W4G4"),
-                              f"even levels rounded to the nearest have {mean:+.1f} ± {half:.1f} %")]
+                              f"even levels rounded to the nearest have {rounded} %")]
 
 
 if __name__ == "__main__":
